@@ -1,0 +1,3 @@
+"""Drives containers. `base` is the contract; each driver has a folder; nothing here decides
+when a sandbox lives (that is the engine's) or what its disk and network are (their packages').
+"""

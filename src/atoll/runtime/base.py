@@ -1,0 +1,100 @@
+"""The contract of a runtime driver: few verbs, all idempotent, all safe to repeat after a crash.
+
+A container's name is its `host_ref`, chosen and recorded by the engine before `start`, so that
+whatever a crash leaves behind can be found and removed by `list` and `remove`.
+"""
+
+import socket
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """A host path that is bound into the sandbox."""
+
+    source: Path
+    target: str
+    read_only: bool = True
+
+
+class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a driver needs to start one container. Paths are on the host."""
+
+    host_ref: str
+    generation: int
+    hostname: str
+    rootfs: Path  # mounted already, with the ids of this sandbox
+    run_dir: Path  # 0700, of this container alone: bundle, agent.sock, logs; removed by `remove`
+    netns: Path | None  # a named network namespace; None: a fresh one with loopback only
+    id_base: int  # host id of root inside
+    id_count: int
+    memory: int  # bytes
+    cpu: float  # cores
+    pids: int
+    env: dict[str, str] = {}  # start environment of commands (image, operator, caller)
+    workdir: str = "/workspace"
+    user: str = "0:0"  # of commands
+    mounts: tuple[Mount, ...] = ()
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """A running container. All of it can be found again from `host_ref` after a restart."""
+
+    host_ref: str
+    pid: int  # of its init, in the host's pid namespace
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container uses now. Memory in bytes, cpu time in seconds."""
+
+    memory: int
+    cpu_time: float
+    pids: int
+    oom_kills: int
+
+
+class Runtime(Protocol):
+    """A driver. Errors are of the tree in `atoll.errors`; a missing container is never one."""
+
+    name: str  # the program: runc, crun, runsc, bwrap
+    level: str  # container, gvisor, bwrap
+
+    async def start(self, spec: ContainerSpec) -> Container:
+        """Create and start the container; its agent listens when this returns.
+
+        Nothing of it is left behind when it fails.
+
+        Raises:
+            ContainerUnavailableError: the runtime refused; `context.reason` is "runtime".
+        """
+
+    async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
+        """Return a fresh, non-blocking connection to the container's agent.
+
+        Raises:
+            ConnectionError: nobody listens there (any more).
+        """
+
+    async def find(self, host_ref: str) -> Container | None:
+        """Return the container if its init is alive."""
+
+    async def list(self) -> list[str]:
+        """Return the host_ref of every container of this engine, running or dead."""
+
+    async def remove(self, host_ref: str) -> None:
+        """Kill everything in the container and remove what the driver made for it."""
+
+    async def pause(self, host_ref: str) -> None:
+        """Freeze all processes; return when they are frozen.
+
+        Raises:
+            TimeoutError: not all of them were frozen within 2 s; they run again.
+        """
+
+    async def resume(self, host_ref: str) -> None:
+        """Let frozen processes run."""
+
+    async def usage(self, host_ref: str) -> Usage:
+        """Return what the container uses now."""

@@ -1,0 +1,161 @@
+"""Every knob of Atoll with its unit, default and reason. Reads nothing.
+
+`atoll.load_settings` fills these structs from flags, ``ATOLL_*`` variables and ``atoll.toml``.
+A component is given its own group, never the whole, and never a module-level object.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+MIB = 1 << 20
+MB = 10**6
+
+
+class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
+    """A size of sandbox. Memory in MiB, disk in MB (10^6 bytes), cpu in cores."""
+
+    memory_mib: int
+    vcpu: float
+    disk_mb: int
+
+
+INSTANCE_TYPES: dict[str, InstanceType] = {
+    "lite": InstanceType(memory_mib=256, vcpu=0.5, disk_mb=2_000),
+    "dev": InstanceType(memory_mib=256, vcpu=0.5, disk_mb=2_000),
+    "basic": InstanceType(memory_mib=1_024, vcpu=0.25, disk_mb=4_000),
+    "standard": InstanceType(memory_mib=512, vcpu=1, disk_mb=4_000),
+    "heavy": InstanceType(memory_mib=1_024, vcpu=2, disk_mb=8_000),
+    "standard-1": InstanceType(memory_mib=4_096, vcpu=0.5, disk_mb=8_000),
+    "standard-2": InstanceType(memory_mib=6_144, vcpu=1, disk_mb=12_000),
+    "standard-3": InstanceType(memory_mib=8_192, vcpu=2, disk_mb=16_000),
+    "standard-4": InstanceType(memory_mib=12_288, vcpu=4, disk_mb=20_000),
+}
+
+
+class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where things are kept."""
+
+    state_dir: Path = Path("/var/lib/atoll")
+    """Store, layers, logs and sockets of one engine. Mode 0700."""
+
+    cache_dir: Path = Path("/var/cache/atoll")
+    """Images and the agent's interpreter: rebuilt when lost, shared by all engines of the host."""
+
+    layer_store_gb: int = 1_024
+    """Size of the sparse file that holds the btrfs layer store, in GB (10^9 bytes). It takes only
+    what is written; a number above the disk's size means that the disk itself is the limit."""
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the engine is reached."""
+
+    socket: Path | None = None
+    """Unix socket; None: ``engine.sock`` in the state directory. Mode 0600."""
+
+    host: str = "127.0.0.1"
+    """Address of the TCP listener. Anything but loopback needs keys."""
+
+    port: int | None = 8787
+    """TCP port; None: no TCP listener."""
+
+    api_key: str | None = None
+    """A key with all scopes, besides those in the store (also SANDBOX_API_KEY)."""
+
+    max_body: int = 64 * MIB
+    """Largest JSON body in bytes. File bodies are streamed and not limited by this."""
+
+    max_stdin: int = 4 * 1024 * MIB
+    """Largest standard input of one exec in bytes; it is spooled to disk over 1 MiB."""
+
+    log_level: str = "info"
+    """debug, info, warn or error (also SANDBOX_LOG_LEVEL)."""
+
+    log_format: str = "pretty"
+    """json or pretty (also SANDBOX_LOG_FORMAT)."""
+
+
+class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How containers are made."""
+
+    default: str = "container"
+    """Isolation level of sandboxes that name none."""
+
+    oci: str = "auto"
+    """crun, runc, or auto: the first that this host's cgroups allow."""
+
+    pids: int = 1_024
+    """Processes and threads of one sandbox: room for a build, far below the host's own limit."""
+
+    agent_memory_mib: int = 256
+    """Memory of the agent and its supervisors (about 1 MB for each running command)."""
+
+    agent_pids: int = 1_024
+    """Processes of the agent itself."""
+
+    id_base: int = 0x1000_0000
+    """First host uid and gid of the ranges given to sandboxes: above what distributions hand to
+    people and services (systemd's own ranges end below it)."""
+
+    id_count: int = 65_536
+    """Ids of one sandbox."""
+
+    start_timeout: float = 30.0
+    """Seconds until a sandbox that does not answer counts as failed (SANDBOX_INSTANCE_TIMEOUT_MS)."""
+
+
+class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Addresses of sandboxes."""
+
+    cidr: str = "10.213.0.0/16"
+    """Cut into one /30 a sandbox. Change it where the site uses these addresses."""
+
+    nameservers: tuple[str, ...] = ()
+    """Resolvers of sandboxes; empty: the host's own."""
+
+    prepared: int = 2
+    """Network slots kept ready so that a start does not wait for one (about 30 ms each)."""
+
+
+class ImageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where images come from."""
+
+    default: str = "atoll/base"
+    """Image of sandboxes that name none."""
+
+    image_aliases: dict[str, str] = {}
+    """Reference prefix → image used instead, also where the registry could be reached."""
+
+    trust_host_ca: bool = True
+    """Whether builds and sandboxes trust the host's extra CA certificates."""
+
+
+class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Defaults of sandboxes and limits of the node."""
+
+    sleep_after: float = 600.0
+    """Idle seconds before a sandbox sleeps."""
+
+    instance_type: str = "lite"
+    """Size of sandboxes that name none."""
+
+    max_instances: int = 1_000
+    """Sandboxes that may run on this node at once."""
+
+    orphan_grace: float = 60.0
+    """Seconds a command that nobody attached to lives on after an engine came back."""
+
+    reap_interval: float = 30.0
+    """Seconds between two comparisons of the store with what really runs."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All groups."""
+
+    storage: StorageSettings = StorageSettings()
+    server: ServerSettings = ServerSettings()
+    runtime: RuntimeSettings = RuntimeSettings()
+    network: NetworkSettings = NetworkSettings()
+    images: ImageSettings = ImageSettings()
+    lifecycle: LifecycleSettings = LifecycleSettings()
+    instance_types: dict[str, InstanceType] = msgspec.field(default_factory=INSTANCE_TYPES.copy)

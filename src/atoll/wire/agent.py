@@ -1,0 +1,98 @@
+"""The protocol between engine and agent: one connection per operation.
+
+The engine connects, sends one HEADER frame (a JSON object) and, where the operation takes a
+body, further frames. The agent answers with frames; REPLY, ERROR and EXITED end an operation.
+A peer that only knows an older protocol fails the single operation it does not know.
+
+Operations (`op` of the header) and their frames, engine → agent ⇢ agent → engine:
+
+=================  =========================================================================
+``hello``          ⇢ REPLY `protocol, version, generation, pid`
+``exec``           [STDIN* STDIN_CLOSE] [SIGNAL RESIZE CANCEL]*
+                   ⇢ STARTED (STDOUT | STDERR | GAP | HEARTBEAT)* (EXITED | ERROR).
+                   An `id` the agent knows attaches to that operation instead of running again.
+``attach``         `id, from_offset` ⇢ as exec, from that offset on; ERROR OPERATION_NOT_FOUND
+``control``        `id`, then (STDIN* | STDIN_CLOSE | SIGNAL | RESIZE | CANCEL) END
+                   ⇢ REPLY once all of it was handed over
+``operations``     ⇢ REPLY `operations: [{id, kind, session, pid, running, …}]`
+``session.*``      create, delete, list, env ⇢ REPLY
+``fs.*``           see `atoll.agent.files`; bodies as DATA* END in either direction
+``shutdown``       `grace` ⇢ REPLY; TERM to every command, KILL after the grace
+=================  =========================================================================
+
+Standard library only: this file is part of the agent.
+"""
+
+from typing import Final, TypedDict
+
+PROTOCOL: Final = 1
+"""Version spoken here. An engine speaks to agents of this and the last two minor versions."""
+
+HELLO_TIMEOUT: Final = 30.0
+"""Seconds an engine waits for the first hello of a starting sandbox."""
+
+HEARTBEAT_INTERVAL: Final = 15.0
+"""Seconds between HEARTBEAT frames of a silent operation (semantics.md "Commands" 7)."""
+
+ATTACH_GRACE: Final = 10.0
+"""Seconds an operation with an id waits for its caller to attach again before it is cancelled."""
+
+ORPHAN_GRACE: Final = 600.0
+"""Seconds at most that an operation outlives an engine that is gone (DESIGN.md "exec")."""
+
+REPLAY_WINDOW: Final = 4 << 20
+"""Bytes of output an operation keeps for callers that attach again. More than all buffers
+between agent and caller hold together, so a reattached stream has no gap while it is read."""
+
+OUTPUT_LIMIT: Final = 32 << 20
+"""Bytes per stream a buffered exec returns; further bytes are counted and dropped."""
+
+KILL_GRACE: Final = 5.0
+"""Seconds between TERM and KILL when a process tree is ended on request."""
+
+TIMEOUT_GRACE: Final = 0.2
+"""Seconds between TERM and KILL after a timeout or cancel: the caller waits (within 1 s)."""
+
+
+class ExecHeader(TypedDict, total=False):
+    """HEADER of ``exec``. Absent means the default given here."""
+
+    op: str
+    id: str  # operation id; required
+    command: str | list[str]  # text for the shell, or argv without one
+    session: str | None  # None: a fresh process without shell state
+    env: dict[str, str | None]  # exact, None unsets; gone afterwards
+    cwd: str | None  # relative to the session's cwd; default /workspace
+    user: str | None  # name, uid or uid:gid; default the sandbox's
+    timeout: float | None  # seconds; None: no limit
+    stdin: bool  # True: STDIN frames follow; False: empty (default)
+    pty: bool  # run on a pseudo terminal; stderr is part of stdout then
+    cols: int
+    rows: int
+    output_limit: int | None  # bytes per stream; None: all of it (streams)
+    from_offset: int  # where to go on when the id is known
+    detach: bool  # a process: its connection may go without cancelling it
+    cancel_on_drop: bool  # caller without an id of its own: cancel at once
+    log: bool  # two descriptors came along: output goes there too (detach)
+
+
+class ExitRecord(TypedDict, total=False):
+    """Payload of EXITED. Exactly one of `exit_code` and `signal` comes from wait status."""
+
+    exit_code: int  # 128 + n for a signal, as shells report it
+    signal: str | None  # "SIGKILL", …
+    timed_out: bool
+    cancelled: bool
+    oom_killed: bool
+    session_ended: bool  # the command ended its session's shell
+    state_saved: bool  # False: shell state is as it was before
+    stdout_bytes: int
+    stderr_bytes: int  # true counts, also where output was cut
+    truncated: bool
+    duration: float  # seconds
+    seq: int
+    offset: int
+
+
+SHUTDOWN_GRACE: Final = 2.0
+"""Seconds between TERM and KILL of everything when the sandbox stops."""

@@ -1,0 +1,177 @@
+"""The table of the native API: one typed value per operation.
+
+Server routes, the SDK's calls and the OpenAPI document are built from this table. An operation's
+name, method and path are never changed once released; fields are only added, with defaults.
+
+Kinds of operations:
+
+* unary: JSON in, JSON out (GET and DELETE take the request's fields from the query);
+* stream: answers with frames, server-sent events or NDJSON, as `Accept` asks;
+* upload, download: one side of the body is raw bytes; the request's fields are in the query.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from atoll.wire import files, process, sandbox
+from atoll.wire.base import Done, Empty, Request, Result
+
+RequestT = TypeVar("RequestT", bound=Request)
+ResultT = TypeVar("ResultT", bound=Result)
+
+API_VERSION = 2
+
+
+class Kind(StrEnum):
+    """How an operation's bodies travel."""
+
+    UNARY = "unary"
+    STREAM = "stream"
+    UPLOAD = "upload"
+    DOWNLOAD = "download"
+
+
+class Scope(StrEnum):
+    """What a key must allow for an operation."""
+
+    READ = "read"
+    RUN = "run"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Generic[RequestT, ResultT]):
+    """One operation: its route and the types of both sides."""
+
+    name: str
+    method: str
+    path: str
+    request: type[RequestT]
+    result: type[ResultT]
+    kind: Kind = Kind.UNARY
+    scope: Scope = Scope.RUN
+
+    @property
+    def mutates(self) -> bool:
+        """Whether the call may change something (and so takes an ``Idempotency-Key``)."""
+        return self.scope is not Scope.READ
+
+
+NAMESPACE = "/v2/namespaces/{namespace}"
+SANDBOX = NAMESPACE + "/sandboxes/{id}"
+OPERATION = SANDBOX + "/operations/{operation}"
+_READ, _ADMIN = Scope.READ, Scope.ADMIN
+
+VERSION = Op("version", "GET", "/v2/version", Empty, sandbox.Version, scope=_READ)
+
+CONFIGURE_NAMESPACE = Op(
+    "configure_namespace", "PUT", NAMESPACE, sandbox.NamespaceConfig, Done, scope=_ADMIN
+)
+
+
+class ListSandboxes(Request, kw_only=True):
+    """Which sandboxes to list. `labels` are written ``key=value``, comma separated."""
+
+    labels: str | None = None
+    state: str | None = None
+    cursor: str | None = None
+    limit: int = 100
+
+
+LIST_SANDBOXES = Op(
+    "list_sandboxes", "GET", NAMESPACE + "/sandboxes", ListSandboxes, sandbox.SandboxPage, scope=_READ
+)
+ENSURE = Op("ensure_sandbox", "PUT", SANDBOX, sandbox.SandboxOptions, sandbox.SandboxInfo)
+INFO = Op("get_sandbox", "GET", SANDBOX, Empty, sandbox.SandboxInfo, scope=_READ)
+DESTROY = Op("destroy_sandbox", "DELETE", SANDBOX, Empty, Done)
+START = Op("start_sandbox", "POST", SANDBOX + "/start", Empty, sandbox.SandboxInfo)
+STOP = Op("stop_sandbox", "POST", SANDBOX + "/stop", Empty, sandbox.SandboxInfo)
+
+EXEC = Op(
+    "exec", "POST", SANDBOX + "/exec", process.ExecRequest, process.ExecResult, kind=Kind.STREAM
+)
+
+
+class Attach(Request, kw_only=True):
+    """From which offset of the combined output on."""
+
+    from_offset: int = 0
+
+
+ATTACH = Op(
+    "attach_operation", "GET", OPERATION, Attach, process.ExecResult, kind=Kind.STREAM, scope=_READ
+)
+CANCEL = Op("cancel_operation", "DELETE", OPERATION, Empty, Done)
+SIGNAL = Op("signal_operation", "POST", OPERATION + "/signal", process.SignalRequest, Done)
+RESIZE = Op("resize_operation", "POST", OPERATION + "/resize", process.ResizeRequest, Done)
+
+
+class Stdin(Request, kw_only=True):
+    """A piece of standard input. `close` ends it after these bytes."""
+
+    close: bool = False
+
+
+STDIN = Op("write_stdin", "POST", OPERATION + "/stdin", Stdin, Done, kind=Kind.UPLOAD)
+
+FILES = SANDBOX + "/files"
+
+
+class ReadFile(files.PathRequest, kw_only=True):
+    """What to read: `length` bytes from `offset` on, or all."""
+
+    offset: int = 0
+    length: int | None = None
+
+
+class WriteFile(files.PathRequest, kw_only=True):
+    """Where to write the body. `mode` is a number in decimal; `append` writes in place."""
+
+    mode: int | None = None
+    append: bool = False
+
+
+READ_FILE = Op(
+    "read_file", "GET", FILES, ReadFile, files.FileMeta, kind=Kind.DOWNLOAD, scope=_READ
+)
+WRITE_FILE = Op("write_file", "PUT", FILES, WriteFile, files.WriteResult, kind=Kind.UPLOAD)
+DELETE_FILE = Op("delete_file", "DELETE", FILES, files.DeleteRequest, Done)
+MKDIR = Op("mkdir", "POST", FILES + "/mkdir", files.MkdirRequest, Done)
+RENAME = Op("rename_file", "POST", FILES + "/rename", files.TransferRequest, Done)
+MOVE = Op("move_file", "POST", FILES + "/move", files.TransferRequest, Done)
+COPY = Op("copy_file", "POST", FILES + "/copy", files.TransferRequest, Done)
+EXISTS = Op("exists", "GET", FILES + "/exists", files.PathRequest, files.Exists, scope=_READ)
+STAT = Op("stat", "GET", FILES + "/stat", files.PathRequest, files.FileInfo, scope=_READ)
+LIST_FILES = Op("list_files", "GET", FILES + "/list", files.ListRequest, files.FileList, scope=_READ)
+SET_PERMISSIONS = Op(
+    "set_permissions", "POST", FILES + "/permissions", files.PermissionsRequest, files.FileInfo
+)
+
+SESSIONS = SANDBOX + "/sessions"
+CREATE_SESSION = Op(
+    "create_session", "POST", SESSIONS, process.CreateSessionRequest, process.SessionInfo
+)
+LIST_SESSIONS = Op("list_sessions", "GET", SESSIONS, Empty, process.SessionList, scope=_READ)
+GET_SESSION = Op(
+    "get_session", "GET", SESSIONS + "/{session}", Empty, process.SessionInfo, scope=_READ
+)
+DELETE_SESSION = Op("delete_session", "DELETE", SESSIONS + "/{session}", Empty, Done)
+SET_ENV = Op("set_env_vars", "POST", SANDBOX + "/env", process.EnvRequest, Done)
+
+
+class BuildImage(Request, kw_only=True):
+    """Build the Dockerfile of an uploaded context (the body is a tar archive)."""
+
+    tag: str
+    dockerfile: str = "Dockerfile"
+
+
+BUILD_IMAGE = Op(
+    "build_image", "POST", "/v2/images/build", BuildImage, sandbox.ImageInfo,
+    kind=Kind.STREAM, scope=_ADMIN,
+)  # fmt: skip
+LIST_IMAGES = Op("list_images", "GET", "/v2/images", Empty, sandbox.ImageList, scope=_READ)
+
+TABLE: tuple[Op, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Op))  # type: ignore[type-arg]
+"""Every operation, in the order of this file."""

@@ -1,0 +1,270 @@
+"""Commands, processes and sessions on the wire."""
+
+import base64
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from atoll.wire.base import Request, Result
+
+DEFAULT_TIMEOUT_MS = 120_000
+"""Default time limit of a command (semantics.md "Commands" 7)."""
+
+
+class ExecRequest(Request, kw_only=True):
+    """HEADER of an exec request body; STDIN frames may follow when `stdin` is true."""
+
+    command: str | list[str]
+    timeout_ms: int | None = msgspec.field(default=DEFAULT_TIMEOUT_MS, name="timeout")
+    env: dict[str, str | None] = msgspec.field(default_factory=dict)
+    cwd: str | None = None
+    user: str | None = None
+    session: str | None = None  # None: the default session, if it is enabled
+    stdin: bool = False  # STDIN frames follow in this body
+    open_stdin: bool = False  # stdin stays open; fed by POST …/operations/{op}/stdin
+    buffered: bool = False  # cut each stream at the output limit
+    pty: bool = False
+    cols: int = 80
+    rows: int = 24
+    shell_state: bool = True  # False: a fresh process (spawn, argv lists)
+    from_offset: int = 0  # attach to the operation of this idempotency key from here
+
+
+class ExecResult(Result, kw_only=True):
+    """How a command ended, with its output.
+
+    `stdout` and `stderr` are a lossy view (invalid UTF-8 is replaced); `stdout_bytes` and
+    `stderr_bytes` are exact. `exit_code` is 128 + n when signal n ended the command, and `signal`
+    names it then; nothing here is ever guessed.
+    """
+
+    exit_code: int
+    signal: str | None = None
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
+    command: str | list[str] = ""
+    duration_ms: int = msgspec.field(default=0, name="duration")
+    timestamp: datetime
+    session_id: str | None = None
+    truncated: bool = False
+    timed_out: bool = False
+    oom_killed: bool = False
+    state_saved: bool = True
+    stdout_total: int = 0
+    stderr_total: int = 0
+    encoding: str = "utf-8"
+
+    @property
+    def success(self) -> bool:
+        """Whether the command exited with 0."""
+        return self.exit_code == 0
+
+    @property
+    def stdout(self) -> str:
+        """Standard output as text; bytes that do not decode are replaced."""
+        return self.stdout_bytes.decode(self.encoding, "replace")
+
+    @property
+    def stderr(self) -> str:
+        """Standard error as text; bytes that do not decode are replaced."""
+        return self.stderr_bytes.decode(self.encoding, "replace")
+
+    @property
+    def duration(self) -> float:
+        """Run time in seconds, measured inside the sandbox."""
+        return self.duration_ms / 1000
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the wire form; ``stdoutBase64`` is there only when stdout is not valid UTF-8."""
+        wire: dict[str, Any] = {
+            "success": self.success,
+            "exitCode": self.exit_code,
+            "signal": self.signal,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "command": self.command,
+            "duration": self.duration_ms,
+            "timestamp": self.timestamp.isoformat().replace("+00:00", "Z"),
+            "sessionId": self.session_id,
+            "truncated": self.truncated,
+            "timedOut": self.timed_out,
+            "oomKilled": self.oom_killed,
+            "stateSaved": self.state_saved,
+        }
+        for name, data in (("stdout", self.stdout_bytes), ("stderr", self.stderr_bytes)):
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                wire[f"{name}Base64"] = base64.b64encode(data).decode()
+        return wire
+
+
+class Started(Result, kw_only=True, tag="started"):
+    """The command runs; `pid` is its process id inside the sandbox."""
+
+    pid: int
+    seq: int = 0
+    offset: int = 0
+
+
+class Stdout(Result, kw_only=True, tag="stdout"):
+    """A piece of standard output, exactly as it was written."""
+
+    data: bytes
+    text: str = ""  # incremental decoding: a character is never cut between two events
+    seq: int = 0
+    offset: int = 0
+
+
+class Stderr(Result, kw_only=True, tag="stderr"):
+    """A piece of standard error, exactly as it was written."""
+
+    data: bytes
+    text: str = ""
+    seq: int = 0
+    offset: int = 0
+
+
+class Exited(Result, kw_only=True, tag="exited"):
+    """The command ended; every byte of its output came before this event."""
+
+    exit_code: int
+    signal: str | None = None
+    timed_out: bool = False
+    cancelled: bool = False
+    oom_killed: bool = False
+    session_ended: bool = False
+    state_saved: bool = True
+    truncated: bool = False
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    duration: float = 0.0
+    seq: int = 0
+    offset: int = 0
+
+
+class Failed(Result, kw_only=True, tag="failed"):
+    """The command could not be run, or its outcome is not known; `error` is the envelope."""
+
+    error: dict[str, Any]
+    seq: int = 0
+    offset: int = 0
+
+
+class Gap(Result, kw_only=True, tag="gap"):
+    """Output that is no longer kept, or could not be kept (no space): never silence."""
+
+    from_offset: int
+    to_offset: int
+    reason: str
+    seq: int = 0
+    offset: int = 0
+
+
+ExecEvent = Started | Stdout | Stderr | Gap | Exited | Failed
+
+
+class SignalRequest(Request, kw_only=True):
+    """Send a signal to an operation; with `tree` to every process it started."""
+
+    signal: str = "SIGTERM"
+    tree: bool = False
+
+
+class ResizeRequest(Request, kw_only=True):
+    """New size of an operation's terminal, in characters."""
+
+    cols: int
+    rows: int
+
+
+class ProcessStatus(StrEnum):
+    """Statuses of a background process, as 0.12 clients know them."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    KILLED = "killed"
+    ERROR = "error"
+
+
+class StartProcessRequest(Request, kw_only=True):
+    """Start a background process."""
+
+    command: str | list[str]
+    process_id: str | None = None
+    timeout_ms: int | None = msgspec.field(default=None, name="timeout")
+    env: dict[str, str | None] = msgspec.field(default_factory=dict)
+    cwd: str | None = None
+    user: str | None = None
+    session: str | None = None
+    auto_cleanup: bool = True
+    restart: bool = False
+    keep_awake: bool = False
+
+
+class ProcessInfo(Result, kw_only=True):
+    """A background process."""
+
+    id: str
+    pid: int | None
+    command: str | list[str]
+    status: ProcessStatus
+    start_time: datetime
+    end_time: datetime | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    reason: str | None = None
+    session_id: str | None = None
+    generation: int = 0
+
+
+class ProcessList(Result, kw_only=True):
+    """All background processes of a sandbox."""
+
+    processes: list[ProcessInfo]
+
+
+class Count(Result, kw_only=True):
+    """How many things a call touched."""
+
+    count: int
+
+
+class CreateSessionRequest(Request, kw_only=True):
+    """A new shell session."""
+
+    id: str | None = None
+    name: str | None = None
+    env: dict[str, str | None] = msgspec.field(default_factory=dict)
+    cwd: str | None = None
+    user: str | None = None
+    isolation: bool = False
+    command_timeout_ms: int | None = msgspec.field(default=None, name="commandTimeout")
+
+
+class SessionInfo(Result, kw_only=True):
+    """A shell session."""
+
+    id: str
+    name: str | None = None
+    cwd: str = "/workspace"
+    user: str | None = None
+    isolation: bool = False
+    created_at: datetime | None = None
+
+
+class SessionList(Result, kw_only=True):
+    """All sessions of a sandbox."""
+
+    sessions: list[SessionInfo]
+
+
+class EnvRequest(Request, kw_only=True):
+    """Set (or, with None, unset) environment variables of a sandbox or session."""
+
+    env: dict[str, str | None]
+    session: str | None = None

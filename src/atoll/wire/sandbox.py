@@ -1,0 +1,121 @@
+"""Sandboxes and namespaces on the wire: options, states, what `info` and `list` tell."""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from atoll.wire.base import Request, Result
+
+
+class State(StrEnum):
+    """Engine states. Which may follow which is data in `atoll.engine.states`."""
+
+    CREATED = "created"
+    STARTING = "starting"
+    RUNNING = "running"
+    FROZEN = "frozen"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    DESTROYED = "destroyed"
+
+
+class CustomInstance(Request, kw_only=True):
+    """A size of one's own instead of a named instance type."""
+
+    vcpu: float
+    memory_mib: int
+    disk_mb: int
+
+
+class SandboxOptions(Request, kw_only=True):
+    """Options of `get_sandbox`, as far as the caller gave them; None means "not given".
+
+    Timers, labels, `env` and network options apply at once; `image`, `instance_type`, `runtime`
+    and `volumes` at the next start.
+    """
+
+    sleep_after_ms: int | None = msgspec.field(default=None, name="sleepAfter")
+    keep_alive: bool | None = None
+    sleep_mode: str | None = None  # stop, freeze, checkpoint
+    enable_default_session: bool | None = None
+    instance_type: str | CustomInstance | None = None
+    image: str | None = None
+    runtime: str | None = None
+    env: dict[str, str | None] | None = None
+    enable_internet: bool | None = None
+    labels: dict[str, str] | None = None
+    ttl_ms: int | None = msgspec.field(default=None, name="ttl")
+    queue_ms: int | None = msgspec.field(default=None, name="queue")
+    volumes: dict[str, str] | None = None
+
+
+class Limits(Result, kw_only=True):
+    """Limits of one sandbox. Memory and disk in bytes, cpu in cores."""
+
+    memory: int
+    cpu: float
+    disk: int
+    pids: int
+
+
+class SandboxInfo(Result, kw_only=True):
+    """What the engine knows about a sandbox. Reading it never starts anything."""
+
+    id: str
+    namespace: str
+    state: State
+    generation: int
+    image: str
+    instance_type: str
+    isolation: str  # the level really in force: container, gvisor, bwrap
+    runtime: str  # the program that gives it: runc, crun, runsc, bwrap
+    limits: Limits
+    wanted: SandboxOptions
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    created_at: datetime
+    started_at: datetime | None = None
+    last_activity_at: datetime | None = None
+    exit_code: int | None = None
+
+
+class SandboxPage(Result, kw_only=True):
+    """One page of a listing; `cursor` is None on the last."""
+
+    sandboxes: list[SandboxInfo]
+    cursor: str | None = None
+
+
+class NamespaceConfig(Request, kw_only=True):
+    """Defaults of a namespace: what a `containers` entry of wrangler.jsonc says."""
+
+    image: str | None = None
+    instance_type: str | CustomInstance | None = None
+    max_instances: int | None = None
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    sleep_after_ms: int | None = msgspec.field(default=None, name="sleepAfter")
+    enable_internet: bool | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Version(Result, kw_only=True):
+    """Answer of the version handshake."""
+
+    version: str
+    api: int
+    engine_id: str
+
+
+class ImageInfo(Result, kw_only=True):
+    """An image as the engine stores it. Size in bytes, own layers only."""
+
+    reference: str
+    digest: str
+    size: int
+    created_at: datetime
+
+
+class ImageList(Result, kw_only=True):
+    """All stored images."""
+
+    images: list[ImageInfo]
