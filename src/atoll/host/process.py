@@ -52,10 +52,14 @@ async def run(
     """Run *argv* to its end and return its exit code and output.
 
     Args:
+        argv: program (found on a fixed PATH) and arguments; no shell is involved.
         timeout: seconds until the process group is killed; None: no limit.
+        stdin: bytes to feed; None: empty.
         env: added to a minimal environment; the engine's own is never inherited.
+        cwd: working directory; None: the engine's.
         pass_fds: descriptors that stay open under the same numbers.
-        stdout: a descriptor to write to instead of being captured; likewise *stderr*.
+        stdout: a descriptor to write to instead of being captured.
+        stderr: likewise.
 
     Raises:
         FileNotFoundError: no such program.

@@ -50,7 +50,7 @@ class Request(
     """Base of every request body."""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Result(msgspec.Struct, frozen=True, frozen=True, kw_only=True, rename="camel"):
     """Base of every result."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,11 +59,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return built
 
 
-class Empty(Request, kw_only=True):
+class Empty(Request, frozen=True, kw_only=True):
     """A request without fields."""
 
 
-class Done(Result, kw_only=True):
+class Done(Result, frozen=True, kw_only=True):
     """A result that says no more than that the call succeeded."""
 
     success: bool = True

@@ -7,7 +7,7 @@ import msgspec
 from atoll.wire.base import Request, Result
 
 
-class PathRequest(Request, kw_only=True):
+class PathRequest(Request, frozen=True, kw_only=True):
     """A path inside the sandbox; relative ones start at the session's cwd."""
 
     path: str
@@ -15,20 +15,20 @@ class PathRequest(Request, kw_only=True):
     user: str | None = None
 
 
-class MkdirRequest(PathRequest, kw_only=True):
+class MkdirRequest(PathRequest, frozen=True, kw_only=True):
     """Make a directory, with its parents when `recursive`."""
 
     recursive: bool = False
     mode: int | None = None
 
 
-class DeleteRequest(PathRequest, kw_only=True):
+class DeleteRequest(PathRequest, frozen=True, kw_only=True):
     """Delete a file, or with `recursive` a directory and all below it."""
 
     recursive: bool = False
 
 
-class TransferRequest(Request, kw_only=True):
+class TransferRequest(Request, frozen=True, kw_only=True):
     """Rename, move or copy inside the sandbox."""
 
     source: str
@@ -38,7 +38,7 @@ class TransferRequest(Request, kw_only=True):
     user: str | None = None
 
 
-class ListRequest(PathRequest, kw_only=True):
+class ListRequest(PathRequest, frozen=True, kw_only=True):
     """List a directory, one page at a time."""
 
     recursive: bool = False
@@ -47,7 +47,7 @@ class ListRequest(PathRequest, kw_only=True):
     limit: int = 1000
 
 
-class PermissionsRequest(PathRequest, kw_only=True):
+class PermissionsRequest(PathRequest, frozen=True, kw_only=True):
     """Change mode, owner or group; None leaves it."""
 
     mode: int | None = None
@@ -55,7 +55,7 @@ class PermissionsRequest(PathRequest, kw_only=True):
     group: str | int | None = None
 
 
-class Exists(Result, kw_only=True):
+class Exists(Result, frozen=True, kw_only=True):
     """Answer of `exists`."""
 
     success: bool = True
@@ -64,7 +64,7 @@ class Exists(Result, kw_only=True):
     timestamp: datetime
 
 
-class FileInfo(Result, kw_only=True):
+class FileInfo(Result, frozen=True, kw_only=True):
     """One file or directory. `type` is file, directory, symlink or other; size in bytes."""
 
     name: str
@@ -80,7 +80,7 @@ class FileInfo(Result, kw_only=True):
     target: str | None = None  # of a symbolic link
 
 
-class FileList(Result, kw_only=True):
+class FileList(Result, frozen=True, kw_only=True):
     """One page of a directory; `cursor` is None on the last."""
 
     files: list[FileInfo]
@@ -89,7 +89,7 @@ class FileList(Result, kw_only=True):
     cursor: str | None = None
 
 
-class FileMeta(Result, kw_only=True):
+class FileMeta(Result, frozen=True, kw_only=True):
     """What a read tells before the bytes."""
 
     path: str
@@ -102,7 +102,7 @@ class FileMeta(Result, kw_only=True):
     modified_at: datetime | None = None
 
 
-class WriteResult(Result, kw_only=True):
+class WriteResult(Result, frozen=True, kw_only=True):
     """A file was written and is durable."""
 
     success: bool = True
@@ -112,14 +112,14 @@ class WriteResult(Result, kw_only=True):
     timestamp: datetime | None = None
 
 
-class SearchRequest(PathRequest, kw_only=True):
+class SearchRequest(PathRequest, frozen=True, kw_only=True):
     """Find files by name (glob)."""
 
     pattern: str = "*"
     limit: int = 10_000
 
 
-class FindRequest(PathRequest, kw_only=True):
+class FindRequest(PathRequest, frozen=True, kw_only=True):
     """Find text in files."""
 
     text: str = ""
@@ -128,7 +128,7 @@ class FindRequest(PathRequest, kw_only=True):
     limit: int = 10_000
 
 
-class Match(Result, kw_only=True):
+class Match(Result, frozen=True, kw_only=True):
     """One match of a search in files. Line numbers start at 1, columns at 0 (in characters)."""
 
     path: str
@@ -137,21 +137,21 @@ class Match(Result, kw_only=True):
     text: str
 
 
-class MatchList(Result, kw_only=True):
+class MatchList(Result, frozen=True, kw_only=True):
     """Matches in order of path and line."""
 
     matches: list[Match]
     truncated: bool = False
 
 
-class PathList(Result, kw_only=True):
+class PathList(Result, frozen=True, kw_only=True):
     """Paths, sorted."""
 
     paths: list[str]
     truncated: bool = False
 
 
-class ReplaceRequest(Request, kw_only=True):
+class ReplaceRequest(Request, frozen=True, kw_only=True):
     """Replace text in files."""
 
     paths: list[str]
@@ -161,7 +161,7 @@ class ReplaceRequest(Request, kw_only=True):
     user: str | None = None
 
 
-class Replacements(Result, kw_only=True):
+class Replacements(Result, frozen=True, kw_only=True):
     """How many replacements were made in which file."""
 
     replaced: dict[str, int] = msgspec.field(default_factory=dict)

@@ -70,7 +70,7 @@ CONFIGURE_NAMESPACE = Op(
 )
 
 
-class ListSandboxes(Request, kw_only=True):
+class ListSandboxes(Request, frozen=True, kw_only=True):
     """Which sandboxes to list. `labels` are written ``key=value``, comma separated."""
 
     labels: str | None = None
@@ -80,7 +80,12 @@ class ListSandboxes(Request, kw_only=True):
 
 
 LIST_SANDBOXES = Op(
-    "list_sandboxes", "GET", NAMESPACE + "/sandboxes", ListSandboxes, sandbox.SandboxPage, scope=_READ
+    "list_sandboxes",
+    "GET",
+    NAMESPACE + "/sandboxes",
+    ListSandboxes,
+    sandbox.SandboxPage,
+    scope=_READ,
 )
 ENSURE = Op("ensure_sandbox", "PUT", SANDBOX, sandbox.SandboxOptions, sandbox.SandboxInfo)
 INFO = Op("get_sandbox", "GET", SANDBOX, Empty, sandbox.SandboxInfo, scope=_READ)
@@ -93,7 +98,7 @@ EXEC = Op(
 )
 
 
-class Attach(Request, kw_only=True):
+class Attach(Request, frozen=True, kw_only=True):
     """From which offset of the combined output on."""
 
     from_offset: int = 0
@@ -107,7 +112,7 @@ SIGNAL = Op("signal_operation", "POST", OPERATION + "/signal", process.SignalReq
 RESIZE = Op("resize_operation", "POST", OPERATION + "/resize", process.ResizeRequest, Done)
 
 
-class Stdin(Request, kw_only=True):
+class Stdin(Request, frozen=True, kw_only=True):
     """A piece of standard input. `close` ends it after these bytes."""
 
     close: bool = False
@@ -118,23 +123,21 @@ STDIN = Op("write_stdin", "POST", OPERATION + "/stdin", Stdin, Done, kind=Kind.U
 FILES = SANDBOX + "/files"
 
 
-class ReadFile(files.PathRequest, kw_only=True):
+class ReadFile(files.PathRequest, frozen=True, kw_only=True):
     """What to read: `length` bytes from `offset` on, or all."""
 
     offset: int = 0
     length: int | None = None
 
 
-class WriteFile(files.PathRequest, kw_only=True):
+class WriteFile(files.PathRequest, frozen=True, kw_only=True):
     """Where to write the body. `mode` is a number in decimal; `append` writes in place."""
 
     mode: int | None = None
     append: bool = False
 
 
-READ_FILE = Op(
-    "read_file", "GET", FILES, ReadFile, files.FileMeta, kind=Kind.DOWNLOAD, scope=_READ
-)
+READ_FILE = Op("read_file", "GET", FILES, ReadFile, files.FileMeta, kind=Kind.DOWNLOAD, scope=_READ)
 WRITE_FILE = Op("write_file", "PUT", FILES, WriteFile, files.WriteResult, kind=Kind.UPLOAD)
 DELETE_FILE = Op("delete_file", "DELETE", FILES, files.DeleteRequest, Done)
 MKDIR = Op("mkdir", "POST", FILES + "/mkdir", files.MkdirRequest, Done)
@@ -143,7 +146,9 @@ MOVE = Op("move_file", "POST", FILES + "/move", files.TransferRequest, Done)
 COPY = Op("copy_file", "POST", FILES + "/copy", files.TransferRequest, Done)
 EXISTS = Op("exists", "GET", FILES + "/exists", files.PathRequest, files.Exists, scope=_READ)
 STAT = Op("stat", "GET", FILES + "/stat", files.PathRequest, files.FileInfo, scope=_READ)
-LIST_FILES = Op("list_files", "GET", FILES + "/list", files.ListRequest, files.FileList, scope=_READ)
+LIST_FILES = Op(
+    "list_files", "GET", FILES + "/list", files.ListRequest, files.FileList, scope=_READ
+)
 SET_PERMISSIONS = Op(
     "set_permissions", "POST", FILES + "/permissions", files.PermissionsRequest, files.FileInfo
 )
@@ -160,7 +165,7 @@ DELETE_SESSION = Op("delete_session", "DELETE", SESSIONS + "/{session}", Empty, 
 SET_ENV = Op("set_env_vars", "POST", SANDBOX + "/env", process.EnvRequest, Done)
 
 
-class BuildImage(Request, kw_only=True):
+class BuildImage(Request, frozen=True, kw_only=True):
     """Build the Dockerfile of an uploaded context (the body is a tar archive)."""
 
     tag: str

@@ -13,7 +13,7 @@ DEFAULT_TIMEOUT_MS = 120_000
 """Default time limit of a command (semantics.md "Commands" 7)."""
 
 
-class ExecRequest(Request, kw_only=True):
+class ExecRequest(Request, frozen=True, kw_only=True):
     """HEADER of an exec request body; STDIN frames may follow when `stdin` is true."""
 
     command: str | list[str]
@@ -32,7 +32,7 @@ class ExecRequest(Request, kw_only=True):
     from_offset: int = 0  # attach to the operation of this idempotency key from here
 
 
-class ExecResult(Result, kw_only=True):
+class ExecResult(Result, frozen=True, kw_only=True):
     """How a command ended, with its output.
 
     `stdout` and `stderr` are a lossy view (invalid UTF-8 is replaced); `stdout_bytes` and
@@ -101,7 +101,7 @@ class ExecResult(Result, kw_only=True):
         return wire
 
 
-class Started(Result, kw_only=True, tag="started"):
+class Started(Result, frozen=True, kw_only=True, tag="started"):
     """The command runs; `pid` is its process id inside the sandbox."""
 
     pid: int
@@ -109,7 +109,7 @@ class Started(Result, kw_only=True, tag="started"):
     offset: int = 0
 
 
-class Stdout(Result, kw_only=True, tag="stdout"):
+class Stdout(Result, frozen=True, kw_only=True, tag="stdout"):
     """A piece of standard output, exactly as it was written."""
 
     data: bytes
@@ -118,7 +118,7 @@ class Stdout(Result, kw_only=True, tag="stdout"):
     offset: int = 0
 
 
-class Stderr(Result, kw_only=True, tag="stderr"):
+class Stderr(Result, frozen=True, kw_only=True, tag="stderr"):
     """A piece of standard error, exactly as it was written."""
 
     data: bytes
@@ -127,7 +127,7 @@ class Stderr(Result, kw_only=True, tag="stderr"):
     offset: int = 0
 
 
-class Exited(Result, kw_only=True, tag="exited"):
+class Exited(Result, frozen=True, kw_only=True, tag="exited"):
     """The command ended; every byte of its output came before this event."""
 
     exit_code: int
@@ -145,7 +145,7 @@ class Exited(Result, kw_only=True, tag="exited"):
     offset: int = 0
 
 
-class Failed(Result, kw_only=True, tag="failed"):
+class Failed(Result, frozen=True, kw_only=True, tag="failed"):
     """The command could not be run, or its outcome is not known; `error` is the envelope."""
 
     error: dict[str, Any]
@@ -153,7 +153,7 @@ class Failed(Result, kw_only=True, tag="failed"):
     offset: int = 0
 
 
-class Gap(Result, kw_only=True, tag="gap"):
+class Gap(Result, frozen=True, kw_only=True, tag="gap"):
     """Output that is no longer kept, or could not be kept (no space): never silence."""
 
     from_offset: int
@@ -166,14 +166,14 @@ class Gap(Result, kw_only=True, tag="gap"):
 ExecEvent = Started | Stdout | Stderr | Gap | Exited | Failed
 
 
-class SignalRequest(Request, kw_only=True):
+class SignalRequest(Request, frozen=True, kw_only=True):
     """Send a signal to an operation; with `tree` to every process it started."""
 
     signal: str = "SIGTERM"
     tree: bool = False
 
 
-class ResizeRequest(Request, kw_only=True):
+class ResizeRequest(Request, frozen=True, kw_only=True):
     """New size of an operation's terminal, in characters."""
 
     cols: int
@@ -191,7 +191,7 @@ class ProcessStatus(StrEnum):
     ERROR = "error"
 
 
-class StartProcessRequest(Request, kw_only=True):
+class StartProcessRequest(Request, frozen=True, kw_only=True):
     """Start a background process."""
 
     command: str | list[str]
@@ -206,7 +206,7 @@ class StartProcessRequest(Request, kw_only=True):
     keep_awake: bool = False
 
 
-class ProcessInfo(Result, kw_only=True):
+class ProcessInfo(Result, frozen=True, kw_only=True):
     """A background process."""
 
     id: str
@@ -222,19 +222,19 @@ class ProcessInfo(Result, kw_only=True):
     generation: int = 0
 
 
-class ProcessList(Result, kw_only=True):
+class ProcessList(Result, frozen=True, kw_only=True):
     """All background processes of a sandbox."""
 
     processes: list[ProcessInfo]
 
 
-class Count(Result, kw_only=True):
+class Count(Result, frozen=True, kw_only=True):
     """How many things a call touched."""
 
     count: int
 
 
-class CreateSessionRequest(Request, kw_only=True):
+class CreateSessionRequest(Request, frozen=True, kw_only=True):
     """A new shell session."""
 
     id: str | None = None
@@ -246,7 +246,7 @@ class CreateSessionRequest(Request, kw_only=True):
     command_timeout_ms: int | None = msgspec.field(default=None, name="commandTimeout")
 
 
-class SessionInfo(Result, kw_only=True):
+class SessionInfo(Result, frozen=True, kw_only=True):
     """A shell session."""
 
     id: str
@@ -257,13 +257,13 @@ class SessionInfo(Result, kw_only=True):
     created_at: datetime | None = None
 
 
-class SessionList(Result, kw_only=True):
+class SessionList(Result, frozen=True, kw_only=True):
     """All sessions of a sandbox."""
 
     sessions: list[SessionInfo]
 
 
-class EnvRequest(Request, kw_only=True):
+class EnvRequest(Request, frozen=True, kw_only=True):
     """Set (or, with None, unset) environment variables of a sandbox or session."""
 
     env: dict[str, str | None]

@@ -20,7 +20,7 @@ class State(StrEnum):
     DESTROYED = "destroyed"
 
 
-class CustomInstance(Request, kw_only=True):
+class CustomInstance(Request, frozen=True, kw_only=True):
     """A size of one's own instead of a named instance type."""
 
     vcpu: float
@@ -28,7 +28,7 @@ class CustomInstance(Request, kw_only=True):
     disk_mb: int
 
 
-class SandboxOptions(Request, kw_only=True):
+class SandboxOptions(Request, frozen=True, kw_only=True):
     """Options of `get_sandbox`, as far as the caller gave them; None means "not given".
 
     Timers, labels, `env` and network options apply at once; `image`, `instance_type`, `runtime`
@@ -50,7 +50,7 @@ class SandboxOptions(Request, kw_only=True):
     volumes: dict[str, str] | None = None
 
 
-class Limits(Result, kw_only=True):
+class Limits(Result, frozen=True, kw_only=True):
     """Limits of one sandbox. Memory and disk in bytes, cpu in cores."""
 
     memory: int
@@ -59,7 +59,7 @@ class Limits(Result, kw_only=True):
     pids: int
 
 
-class SandboxInfo(Result, kw_only=True):
+class SandboxInfo(Result, frozen=True, kw_only=True):
     """What the engine knows about a sandbox. Reading it never starts anything."""
 
     id: str
@@ -79,14 +79,14 @@ class SandboxInfo(Result, kw_only=True):
     exit_code: int | None = None
 
 
-class SandboxPage(Result, kw_only=True):
+class SandboxPage(Result, frozen=True, kw_only=True):
     """One page of a listing; `cursor` is None on the last."""
 
     sandboxes: list[SandboxInfo]
     cursor: str | None = None
 
 
-class NamespaceConfig(Request, kw_only=True):
+class NamespaceConfig(Request, frozen=True, kw_only=True):
     """Defaults of a namespace: what a `containers` entry of wrangler.jsonc says."""
 
     image: str | None = None
@@ -98,7 +98,7 @@ class NamespaceConfig(Request, kw_only=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Version(Result, kw_only=True):
+class Version(Result, frozen=True, kw_only=True):
     """Answer of the version handshake."""
 
     version: str
@@ -106,7 +106,7 @@ class Version(Result, kw_only=True):
     engine_id: str
 
 
-class ImageInfo(Result, kw_only=True):
+class ImageInfo(Result, frozen=True, kw_only=True):
     """An image as the engine stores it. Size in bytes, own layers only."""
 
     reference: str
@@ -115,7 +115,7 @@ class ImageInfo(Result, kw_only=True):
     created_at: datetime
 
 
-class ImageList(Result, kw_only=True):
+class ImageList(Result, frozen=True, kw_only=True):
     """All stored images."""
 
     images: list[ImageInfo]
