@@ -50,7 +50,7 @@ class Request(
     """Base of every request body."""
 
 
-class Result(msgspec.Struct, frozen=True, frozen=True, kw_only=True, rename="camel"):
+class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of every result."""
 
     def to_dict(self) -> dict[str, Any]:
