@@ -1,0 +1,55 @@
+# The targets are the whole interface of a checkout; README.md says which two to begin with.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test setup check fmt e2e bench docs fuzz soak test-levels clean
+
+run: setup
+	$(BIN)/python tools/quickstart.py
+
+test: setup
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt tools/setup.sh
+	bash tools/setup.sh $(PYTHON) $(VENV)
+	touch $(STAMP)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/unasync.py --check
+	$(BIN)/python tools/check_size.py
+	$(BIN)/python tools/check_mirror.py
+
+fmt: setup
+	$(BIN)/python tools/unasync.py
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+e2e: setup
+	$(BIN)/python -m pytest tests/e2e tests/security $(PYTEST_ARGS)
+
+bench: setup
+	$(BIN)/python -m bench
+
+docs: setup
+	$(BIN)/mkdocs build --strict
+
+fuzz: setup
+	ATOLL_FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest tests/fuzz -m "slow or not slow" --timeout 3600 $(PYTEST_ARGS)
+
+soak: setup
+	$(BIN)/python -m pytest -m "slow or not slow" --all-clients --timeout 3600 $(PYTEST_ARGS)
+
+test-levels: setup
+	$(BIN)/python -m pytest tests/conformance tests/security --all-clients --timeout 600 $(PYTEST_ARGS)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Install what Atoll needs on Debian or Ubuntu: distribution packages (as root), then the Python
+# environment. Safe to repeat; does nothing that is done already.
+# Usage: setup.sh PYTHON VENV
+set -euo pipefail
+
+python=$1
+venv=$2
+
+# package:command that shows it is there
+packages=(
+  runc:runc btrfs-progs:mkfs.btrfs nftables:nft iproute2:ip
+  mmdebstrap:mmdebstrap buildah:buildah skopeo:skopeo
+  ca-certificates:update-ca-certificates git:git
+)
+
+missing=()
+for entry in "${packages[@]}"; do
+  command -v "${entry#*:}" >/dev/null || missing+=("${entry%%:*}")
+done
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+  missing+=(python3-venv)
+fi
+
+if ((${#missing[@]})); then
+  if [ "$(id -u)" != 0 ]; then
+    echo "setup: these packages are missing and need root to install:" >&2
+    echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+  echo "setup: installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  apt-get install -y -q --no-install-recommends "${missing[@]}"
+fi
+
+"$python" - <<'PY'
+import sys
+if sys.version_info < (3, 11):
+    sys.exit(f"setup: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+PY
+
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+echo "setup: installing Python packages into $venv"
+"$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
