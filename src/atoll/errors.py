@@ -564,6 +564,10 @@ class CommandFailedError(SandboxError):
     """Raised by ``check=True`` in the SDK only; ``result`` is the whole `ExecResult`."""
 
 
+class EngineUnreachableError(SandboxError, ConnectionError):
+    """No engine answers at the address; raised by clients only, it never crosses the wire."""
+
+
 _BY_ERRNO: dict[int, type[SandboxError]] = {
     errno.ENOENT: FileNotFoundError,
     errno.EEXIST: FileExistsError,

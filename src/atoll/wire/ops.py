@@ -22,6 +22,10 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 API_VERSION = 2
 
+RESULT_HEADER = "Atoll-Result"
+"""Header of a download's answer that carries the operation's result as ASCII JSON: a
+`files.FileMeta` whose `size` is the whole file's, also when the body is only a part of it."""
+
 
 class Kind(StrEnum):
     """How an operation's bodies travel."""

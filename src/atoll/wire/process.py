@@ -13,6 +13,13 @@ DEFAULT_TIMEOUT_MS = 120_000
 """Default time limit of a command (semantics.md "Commands" 7)."""
 
 
+def as_text(data: bytes, encoding: str) -> str:
+    """Return *data* as text: decoded with replacement, or as base64 when *encoding* says so."""
+    if encoding == "base64":
+        return base64.b64encode(data).decode()
+    return data.decode(encoding, "replace")
+
+
 class ExecRequest(Request, frozen=True, kw_only=True):
     """HEADER of an exec request body; STDIN frames may follow when `stdin` is true."""
 
@@ -64,12 +71,12 @@ class ExecResult(Result, frozen=True, kw_only=True):
     @property
     def stdout(self) -> str:
         """Standard output as text; bytes that do not decode are replaced."""
-        return self.stdout_bytes.decode(self.encoding, "replace")
+        return as_text(self.stdout_bytes, self.encoding)
 
     @property
     def stderr(self) -> str:
         """Standard error as text; bytes that do not decode are replaced."""
-        return self.stderr_bytes.decode(self.encoding, "replace")
+        return as_text(self.stderr_bytes, self.encoding)
 
     @property
     def duration(self) -> float:
@@ -255,6 +262,7 @@ class SessionInfo(Result, frozen=True, kw_only=True):
     user: str | None = None
     isolation: bool = False
     created_at: datetime | None = None
+    command_timeout_ms: int | None = msgspec.field(default=None, name="commandTimeout")
 
 
 class SessionList(Result, frozen=True, kw_only=True):

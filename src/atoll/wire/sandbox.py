@@ -74,6 +74,7 @@ class SandboxInfo(Result, frozen=True, kw_only=True):
     wanted: SandboxOptions
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     created_at: datetime
+    state_changed_at: datetime | None = None
     started_at: datetime | None = None
     last_activity_at: datetime | None = None
     exit_code: int | None = None
