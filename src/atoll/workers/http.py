@@ -1,0 +1,248 @@
+"""Request, Response, Headers and URL as a Worker sees them.
+
+The shapes follow the Fetch API with Python's names. Bodies are streams: a request's body is read
+at most once, a response's body is sent as it is produced.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Self
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+Body = str | bytes | AsyncIterator[bytes] | None
+
+
+class Headers(MutableMapping[str, str]):
+    """Header fields: names are case-insensitive, and one name may have several values.
+
+    ``headers[name]`` joins the values with a comma, as HTTP defines; `get_all` keeps them apart.
+    """
+
+    def __init__(self, fields: Mapping[str, str] | Iterable[tuple[str, str]] | None = None) -> None:
+        items = fields.items() if isinstance(fields, Mapping) else fields or ()
+        self._fields: list[tuple[str, str]] = [(k.lower(), v) for k, v in items]
+
+    def get_all(self, name: str) -> list[str]:
+        """Return every value of *name* in order."""
+        return [value for key, value in self._fields if key == name.lower()]
+
+    def append(self, name: str, value: str) -> None:
+        """Add a value and keep the ones that are there."""
+        self._fields.append((name.lower(), value))
+
+    def multi_items(self) -> list[tuple[str, str]]:
+        """Return all fields in order, names in lower case."""
+        return list(self._fields)
+
+    def __getitem__(self, name: str) -> str:
+        values = self.get_all(name)
+        if not values:
+            raise KeyError(name)
+        return ", ".join(values)
+
+    def __setitem__(self, name: str, value: str) -> None:
+        self._fields = [field for field in self._fields if field[0] != name.lower()]
+        self.append(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        self._fields = [field for field in self._fields if field[0] != name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self._fields))
+
+    def __len__(self) -> int:
+        return len(dict(self._fields))
+
+    def __repr__(self) -> str:
+        return f"Headers({self._fields!r})"
+
+
+class URL(str):
+    """A URL that can be asked for its parts; it is a plain string everywhere else."""
+
+    __slots__ = ("_parts",)
+    _parts: SplitResult
+
+    def __new__(cls, text: str) -> Self:
+        """Parse *text*; raise `ValueError` when it is no URL."""
+        url = super().__new__(cls, text)
+        url._parts = urlsplit(text)
+        return url
+
+    @property
+    def scheme(self) -> str:
+        """``http`` or ``https``."""
+        return self._parts.scheme
+
+    @property
+    def hostname(self) -> str:
+        """Host name in lower case, without the port."""
+        return self._parts.hostname or ""
+
+    @property
+    def port(self) -> int | None:
+        """Port, or None when the URL names none."""
+        return self._parts.port
+
+    @property
+    def pathname(self) -> str:
+        """Path, at least ``/``."""
+        return self._parts.path or "/"
+
+    @property
+    def search_params(self) -> dict[str, str]:
+        """Query parameters; of a repeated one the last."""
+        return dict(parse_qsl(self._parts.query, keep_blank_values=True))
+
+
+class Request:
+    """A request to the Worker. `method`, `url`, `headers`; the body can be read once."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        method: str = "GET",
+        headers: Headers | Mapping[str, str] | None = None,
+        body: Body = None,
+    ) -> None:
+        self.url = URL(url)
+        self.method = method.upper()
+        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self._body = body
+        self._used = False
+
+    @property
+    def body(self) -> AsyncIterator[bytes]:
+        """The body as a stream; can be handed to ``sandbox.write_file``.
+
+        Raises:
+            RuntimeError: the body was read before.
+        """
+        if self._used:
+            raise RuntimeError("the body of this request was read already")
+        self._used = True
+        return _stream(self._body)
+
+    async def bytes(self) -> bytes:
+        """Read the whole body."""
+        return b"".join([chunk async for chunk in self.body])
+
+    async def text(self) -> str:
+        """Read the whole body as UTF-8; invalid bytes are replaced, as Fetch does."""
+        return (await self.bytes()).decode("utf-8", "replace")
+
+    async def json(self) -> Any:
+        """Read the whole body as JSON; raise `ValueError` when it is not."""
+        return json.loads(await self.bytes())
+
+    async def form_data(self) -> dict[str, Any]:
+        """Read a form, urlencoded or multipart; files are starlette's `UploadFile`."""
+        from starlette.datastructures import Headers as StarletteHeaders
+        from starlette.formparsers import FormParser, MultiPartParser
+
+        headers = StarletteHeaders(dict(self.headers))
+        multipart = self.headers.get("content-type", "").startswith("multipart/form-data")
+        parser = (MultiPartParser if multipart else FormParser)(headers, _generator(self.body))
+        return dict(await parser.parse())
+
+
+class _JsonMember:
+    """``Response.json(data)`` makes a response; ``await response.json()`` reads one."""
+
+    def __get__(self, instance: "Response | None", owner: type["Response"]) -> Callable[..., Any]:
+        return owner.from_json if instance is None else instance.read_json
+
+
+class Response:
+    """What a Worker answers.
+
+    Args:
+        body: text, bytes, an async iterator of bytes (sent as it is produced), or None.
+        status: HTTP status.
+        headers: fields; ``content-type`` has a default for text.
+    """
+
+    json = _JsonMember()
+
+    def __init__(
+        self,
+        body: Body = None,
+        status: int = 200,
+        headers: Headers | Mapping[str, str] | None = None,
+    ) -> None:
+        if not 100 <= status <= 599:
+            raise ValueError(f"{status} is not an HTTP status")
+        self.status = status
+        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
+        if isinstance(body, str):
+            self.headers.setdefault("content-type", "text/plain;charset=UTF-8")
+        self._body = body
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status <= 299
+
+    @property
+    def body(self) -> AsyncIterator[bytes]:
+        """The body as a stream."""
+        return _stream(self._body)
+
+    async def bytes(self) -> bytes:
+        """Read the whole body."""
+        return b"".join([chunk async for chunk in self.body])
+
+    async def text(self) -> str:
+        """Read the whole body as UTF-8."""
+        return (await self.bytes()).decode("utf-8", "replace")
+
+    async def read_json(self) -> Any:
+        """Read the whole body as JSON; also ``await response.json()``."""
+        return json.loads(await self.bytes())
+
+    @classmethod
+    def from_json(
+        cls,
+        data: Any,
+        status: int = 200,
+        headers: Headers | Mapping[str, str] | None = None,
+    ) -> "Response":
+        """Make a response of *data*; also ``Response.json(data)``. Results of the SDK are accepted."""
+        text = json.dumps(data, default=_to_wire, ensure_ascii=False, allow_nan=False)
+        response = cls(text.encode(), status, headers)
+        response.headers.setdefault("content-type", "application/json")
+        return response
+
+    @classmethod
+    def redirect(cls, url: str, status: int = 302) -> "Response":
+        """Return a redirect to *url*; raise `ValueError` when *status* is not one of a redirect."""
+        if status not in {301, 302, 303, 307, 308}:
+            raise ValueError(f"{status} is not the status of a redirect")
+        return cls(None, status, {"location": url})
+
+
+def _to_wire(value: Any) -> Any:
+    """Encode what the SDK returns: result structs by their wire form, datetimes as ISO 8601."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")
+
+
+async def _generator(stream: AsyncIterator[bytes]) -> Any:
+    async for chunk in stream:
+        yield chunk
+
+
+async def _stream(body: Body) -> AsyncIterator[bytes]:
+    if isinstance(body, str):
+        yield body.encode()
+    elif isinstance(body, bytes):
+        yield body
+    elif body is not None:
+        async for chunk in body:
+            yield chunk

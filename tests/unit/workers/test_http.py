@@ -1,0 +1,83 @@
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from atoll.wire.process import ExecResult
+from atoll.workers import URL, Headers, Request, Response
+
+
+def test_header_names_are_case_insensitive_and_may_repeat() -> None:
+    headers = Headers([("Set-Cookie", "a=1"), ("set-cookie", "b=2")])
+    assert headers.get_all("SET-COOKIE") == ["a=1", "b=2"]
+    headers["Set-Cookie"] = "c=3"
+    assert headers.multi_items() == [("set-cookie", "c=3")]
+
+
+def test_deleting_a_header_that_is_not_there_is_a_key_error() -> None:
+    headers = Headers({"a": "1"})
+    del headers["A"]
+    with pytest.raises(KeyError):
+        del headers["a"]
+
+
+def test_a_url_is_a_string_that_knows_its_parts() -> None:
+    url = URL("http://Host.example:8080/a%20b?x=1&x=2&y=")
+    assert (url.hostname, url.port, url.pathname) == ("host.example", 8080, "/a%20b")
+    assert url.search_params == {"x": "2", "y": ""}
+    assert url.endswith("y=")
+
+
+async def test_a_request_body_is_read_at_most_once() -> None:
+    request = Request("http://h/", method="post", body=b'{"a": 1}')
+    assert await request.json() == {"a": 1}
+    with pytest.raises(RuntimeError):
+        await request.text()
+
+
+async def test_forms_are_read_in_both_encodings() -> None:
+    plain = Request(
+        "http://h/",
+        headers={"content-type": "application/x-www-form-urlencoded"},
+        body=b"a=1&b=%20",
+    )
+    assert await plain.form_data() == {"a": "1", "b": " "}
+    body = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--x--\r\n'
+    parts = Request(
+        "http://h/", headers={"content-type": "multipart/form-data; boundary=x"}, body=body
+    )
+    assert await parts.form_data() == {"a": "1"}
+
+
+async def test_json_makes_a_response_of_results_and_reads_one() -> None:
+    result = ExecResult(exit_code=0, stdout_bytes=b"4\n", timestamp=datetime.now(UTC))
+    response = Response.json({"result": result})
+    assert response.headers["content-type"] == "application/json"
+    assert (await response.json())["result"]["stdout"] == "4\n"
+
+
+def test_what_json_cannot_hold_is_an_error_not_a_guess() -> None:
+    with pytest.raises(TypeError):
+        Response.json({"a": object()})
+    with pytest.raises(ValueError):
+        Response.json(float("nan"))
+
+
+def test_a_redirect_needs_the_status_of_one() -> None:
+    assert Response.redirect("/x").headers["location"] == "/x"
+    with pytest.raises(ValueError):
+        Response.redirect("/x", 200)
+
+
+def test_a_status_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError):
+        Response(status=99)
+
+
+async def test_text_has_a_content_type_and_streams_stay_streams() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"a"
+        yield b"b"
+
+    assert Response("x").headers["content-type"] == "text/plain;charset=UTF-8"
+    assert await Response(chunks()).bytes() == b"ab"
