@@ -1,7 +1,8 @@
 """Every source file has a test file of the same path, and every mirrored test has its source.
 
 `src/atoll/a/b.py` is mirrored by `tests/{unit,integration,e2e}/a/test_b.py` (at least one).
-A test file that covers several parts of one module is called `test_b_topic.py`.
+A test file that covers a part of a module is called `test_b_topic.py`. What is about the
+repository and no module stands in `tests/repository`.
 """
 
 import sys

@@ -51,4 +51,4 @@ def test_every_valid_combination_reads_back_and_fits_a_label(
 ) -> None:
     host = f"{port}-{sandbox_id}-{token}.h.example"
     assert preview.parse(host) == (port, sandbox_id, token, "h.example")
-    assert len(host.split(".")[0]) <= 63
+    assert len(host.split(".", maxsplit=1)[0]) <= 63
