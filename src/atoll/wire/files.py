@@ -1,4 +1,10 @@
-"""Files on the wire. Bodies of files are raw bytes, never part of these structs."""
+"""Files on the wire. Bodies of files are raw bytes, never part of these structs.
+
+Paths are text everywhere. A byte of a name that is not valid UTF-8 travels as one character of
+U+EF80..U+EFFF (byte 0x80 is U+EF80), as do the bytes of a name that holds such a character
+itself. So every name has exactly one form, which survives JSON, URLs and terminals and may be
+handed back in any request. Two names never look the same, and no request is ambiguous.
+"""
 
 from datetime import datetime
 
@@ -113,14 +119,17 @@ class WriteResult(Result, frozen=True, kw_only=True):
 
 
 class SearchRequest(PathRequest, frozen=True, kw_only=True):
-    """Find files by name (glob)."""
+    """Find files and directories by glob; one without a slash is compared with names only."""
 
     pattern: str = "*"
     limit: int = 10_000
 
 
 class FindRequest(PathRequest, frozen=True, kw_only=True):
-    """Find text in files."""
+    """Find text, or a regular expression of Python, in the text files below a path.
+
+    Files with a NUL byte and `.git` directories are left out.
+    """
 
     text: str = ""
     regex: bool = False
@@ -129,7 +138,7 @@ class FindRequest(PathRequest, frozen=True, kw_only=True):
 
 
 class Match(Result, frozen=True, kw_only=True):
-    """One match of a search in files. Line numbers start at 1, columns at 0 (in characters)."""
+    """The first match of a line. Line numbers start at 1, columns at 0 (in characters)."""
 
     path: str
     line: int
@@ -152,7 +161,7 @@ class PathList(Result, frozen=True, kw_only=True):
 
 
 class ReplaceRequest(Request, frozen=True, kw_only=True):
-    """Replace text in files."""
+    """Replace text in files, each of them atomically. Files without `old` are left alone."""
 
     paths: list[str]
     old: str
@@ -165,3 +174,84 @@ class Replacements(Result, frozen=True, kw_only=True):
     """How many replacements were made in which file."""
 
     replaced: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class DownloadRequest(PathRequest, frozen=True, kw_only=True):
+    """Pack a file or directory. `excludes` are globs, comma separated.
+
+    With `gitignore` what the ignore files of the tree name is left out, and `.git` itself.
+    """
+
+    excludes: str | None = None
+    gitignore: bool = False
+
+
+class Archive(Result, frozen=True, kw_only=True):
+    """What a download tells before the bytes: a tar archive with names relative to `path`."""
+
+    path: str
+    format: str = "tar"
+
+
+class UploadRequest(PathRequest, frozen=True, kw_only=True):
+    """Unpack a tar archive into the directory `path`, which is made if it is missing.
+
+    Symbolic links must stay inside `path` unless `outside_links`; they are never followed.
+    """
+
+    outside_links: bool = False
+
+
+class UploadResult(Result, frozen=True, kw_only=True):
+    """An archive was unpacked. `files` counts all members, `size` their content in bytes."""
+
+    success: bool = True
+    path: str
+    files: int
+    size: int
+
+
+class WatchRequest(PathRequest, frozen=True, kw_only=True):
+    """Which changes to report. `include` and `exclude` are globs; give one of them only.
+
+    Without `include`, `exclude` is ``.git``, ``node_modules`` and ``.DS_Store`` unless given.
+    """
+
+    recursive: bool = True
+    include: list[str] | None = None
+    exclude: list[str] | None = None
+
+
+class WatchEvent(Result, frozen=True, kw_only=True):
+    """One event of a watch.
+
+    `type` is watching, create, modify, delete, move_from, move_to, attrib, overflow or stopped.
+    After an overflow events were lost: look at the directory itself. `reason` says why the watch
+    stopped (cancelled, deleted) or overflowed (queue, limit).
+    """
+
+    type: str
+    path: str
+    timestamp: datetime
+    is_directory: bool = False
+    watch_id: str | None = None
+    reason: str | None = None
+
+
+class ChangesRequest(WatchRequest, frozen=True, kw_only=True):
+    """Whether anything changed since the version an earlier answer gave."""
+
+    since: str | None = None
+
+
+class Changes(Result, frozen=True, kw_only=True):
+    """Answer of `check_changes`: `status` is unchanged, changed or resync.
+
+    The first call, without `since`, is the baseline and answers unchanged. A version is computed
+    from the tree itself, so it outlives sleep and restarts; resync (reason expired) is the answer
+    to a version of another form or of other options.
+    """
+
+    status: str
+    version: str
+    reason: str | None = None

@@ -156,6 +156,49 @@ LIST_FILES = Op(
 SET_PERMISSIONS = Op(
     "set_permissions", "POST", FILES + "/permissions", files.PermissionsRequest, files.FileInfo
 )
+SEARCH_FILES = Op(
+    "search_files",
+    "GET",
+    FILES + "/search",
+    files.SearchRequest,
+    files.PathList,
+    scope=_READ,
+)
+FIND_IN_FILES = Op(
+    "find_in_files", "GET", FILES + "/find", files.FindRequest, files.MatchList, scope=_READ
+)
+REPLACE_IN_FILES = Op(
+    "replace_in_files", "POST", FILES + "/replace", files.ReplaceRequest, files.Replacements
+)
+DOWNLOAD = Op(
+    "download",
+    "GET",
+    FILES + "/archive",
+    files.DownloadRequest,
+    files.Archive,
+    kind=Kind.DOWNLOAD,
+    scope=_READ,
+)
+UPLOAD = Op(
+    "upload",
+    "PUT",
+    FILES + "/archive",
+    files.UploadRequest,
+    files.UploadResult,
+    kind=Kind.UPLOAD,
+)
+WATCH = Op(
+    "watch",
+    "POST",
+    FILES + "/watch",
+    files.WatchRequest,
+    files.WatchEvent,
+    kind=Kind.STREAM,
+    scope=_READ,
+)
+CHECK_CHANGES = Op(
+    "check_changes", "POST", FILES + "/changes", files.ChangesRequest, files.Changes, scope=_READ
+)
 
 SESSIONS = SANDBOX + "/sessions"
 CREATE_SESSION = Op(
