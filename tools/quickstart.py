@@ -1,0 +1,41 @@
+"""Runs the quick start: serves examples/quickstart with `atoll dev`, asks it once, shows the answer."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = ROOT / "examples" / "quickstart"
+
+
+def main() -> int:
+    start = time.monotonic()
+    argv = [sys.executable, "-m", "atoll.cli.main", "dev", str(PROJECT), "--port", "0", "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            url = wait_until_ready(server)
+            print(f"GET {url}/")
+            with urllib.request.urlopen(url, timeout=120) as answer:
+                print(answer.read().decode())
+        finally:
+            server.terminate()
+    print(f"done in {time.monotonic() - start:.1f} s", file=sys.stderr)
+    return 0
+
+
+def wait_until_ready(server: subprocess.Popen[str]) -> str:
+    assert server.stdout
+    for line in server.stdout:
+        told = json.loads(line)
+        if "url" in told:
+            url: str = told["url"]
+            return url
+        print(told["message"])
+    sys.exit(f"atoll dev ended with {server.wait()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
