@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ def dev(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Serve a Worker project; build its image first, reload it when a file changes."""
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(_dev(project.resolve(), port, env, url, as_json))
 
 
@@ -29,6 +30,10 @@ async def _dev(
 ) -> None:
     import atoll
     from atoll.workers import dev as worker_dev
+
+    this = asyncio.current_task()
+    assert this
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
 
     def say(line: str) -> None:
         _print({"message": line}, line, as_json)

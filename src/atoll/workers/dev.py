@@ -161,7 +161,11 @@ async def _changes(root: Path) -> AsyncIterator[set[str]]:
 
 
 class Worker:
-    """The worker process: started, replaced, stopped. Its standard output is ours."""
+    """The worker process: started, replaced, stopped. Its standard output is ours.
+
+    Its standard input is a pipe that only this process holds: when that ends, however it ends,
+    the worker ends too.
+    """
 
     def __init__(
         self, root: Path, environment: str | None, engine_url: str, listener: socket.socket
@@ -176,7 +180,7 @@ class Worker:
     async def start(self) -> None:
         """Start the process; it takes the connections that wait at the socket."""
         self._process = await asyncio.create_subprocess_exec(
-            *self._argv, pass_fds=(self._listener.fileno(),), stdin=asyncio.subprocess.DEVNULL
+            *self._argv, pass_fds=(self._listener.fileno(),), stdin=asyncio.subprocess.PIPE
         )
 
     async def stop(self) -> None:

@@ -8,7 +8,11 @@ be loaded is served too: with the error, so that the browser shows what the term
 import argparse
 import asyncio
 import logging
+import os
+import signal
 import socket
+import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -33,7 +37,13 @@ def main() -> None:
     parser.add_argument("--production", action="store_true")
     args = parser.parse_args()
     logging.basicConfig(level="INFO", format="%(levelname)s %(name)s: %(message)s")
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     asyncio.run(_serve(args))
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _serve(args: argparse.Namespace) -> None:
