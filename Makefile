@@ -27,9 +27,11 @@ check: setup
 	$(BIN)/python tools/unasync.py --check
 	$(BIN)/python tools/check_size.py
 	$(BIN)/python tools/check_mirror.py
+	$(BIN)/python tools/docs_reference.py --check
 
 fmt: setup
 	$(BIN)/python tools/unasync.py
+	$(BIN)/python tools/docs_reference.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

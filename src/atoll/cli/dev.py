@@ -31,9 +31,8 @@ async def _dev(
     import atoll
     from atoll.workers import dev as worker_dev
 
-    this = asyncio.current_task()
-    assert this
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+    if this := asyncio.current_task():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
 
     def say(line: str) -> None:
         _print({"message": line}, line, as_json)
