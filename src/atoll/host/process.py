@@ -7,6 +7,7 @@ exit code, or a log file the tool writes (see `atoll.runtime.oci.verdict`).
 """
 
 import asyncio
+import fcntl
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -103,3 +104,77 @@ async def _feed(stream: asyncio.StreamWriter | None, data: bytes | None) -> None
         stream.write(data or b"")
         await stream.drain()
     stream.close()
+
+
+async def run_handing_over(
+    argv: Sequence[str | Path],
+    descriptors: Sequence[int],
+    *,
+    output: int,
+    timeout: float,
+) -> int:
+    """Run *argv* with *descriptors* as 3, 4, … whatever their numbers are here; return its code.
+
+    What the program leaves behind keeps them, and *output* as its stdout and stderr. Made with
+    posix_spawn, which can renumber without running Python between fork and exec.
+
+    Args:
+        argv: absolute path of the program, and its arguments.
+        descriptors: what the program inherits, in this order.
+        output: descriptor for stdout and stderr.
+        timeout: seconds until the process group is killed.
+
+    Raises:
+        FileNotFoundError: no such program.
+        TimeoutError: the time was over.
+    """
+    # Copies above every target: no dup2 below can overwrite a source of a later one.
+    above = 3 + len(descriptors)
+    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (output, *descriptors)]
+    try:
+        pid = _spawn([str(part) for part in argv], copies[0], copies[1:])
+    finally:
+        for fd in copies:
+            os.close(fd)
+    exited = os.pidfd_open(pid)
+    try:
+        async with asyncio.timeout(timeout):
+            await _readable(exited)
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        raise
+    finally:
+        os.close(exited)
+        code = _reap(pid)
+    return code
+
+
+def _reap(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _spawn(argv: list[str], output: int, descriptors: Sequence[int]) -> int:
+    null = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+    copies = [(os.POSIX_SPAWN_DUP2, fd, 3 + index) for index, fd in enumerate(descriptors)]
+    streams = [(os.POSIX_SPAWN_DUP2, output, target) for target in (1, 2)]
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        _BASE_ENV,
+        file_actions=[null, *streams, *copies],
+        setsid=True,
+        setsigmask=(),
+        # The interpreter ignores these; whoever is started must not inherit that.
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+    )
+
+
+async def _readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(fd)

@@ -1,0 +1,1 @@
+"""Level ``container``: crun or runc from the distribution, driven by argv, files and descriptors."""

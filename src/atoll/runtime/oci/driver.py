@@ -1,0 +1,332 @@
+"""The `container` level: runs each sandbox with crun or runc. I/O only; decisions are its siblings'.
+
+What a container leaves on the host is found again from its `host_ref` alone: a record in
+``<state_dir>/oci/containers``, written before anything else is made, and a cgroup of that name.
+Whether a process is the container's is decided by its cgroup, which survives an engine that was
+killed at any moment and cannot be mistaken the way a process id can.
+
+The runtime's own ``delete`` is not used: it takes 17 to 118 ms and does nothing here that is not
+done by killing the cgroup and removing directories we named ourselves.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+import atoll
+from atoll.errors import ContainerUnavailableError
+from atoll.host import process
+from atoll.runtime.base import Container, ContainerSpec, Usage
+from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli
+from atoll.runtime.oci.agent_bundle import AgentBundle
+from atoll.runtime.oci.verdict import verdict
+from atoll.settings import MIB, RuntimeSettings, StorageSettings
+
+BACKLOG: Final = 4_096
+"""Connections the kernel queues for the agent: one is made per operation. The host's
+net.core.somaxconn may cut it."""
+
+LOG_TAIL: Final = 4_000
+"""Bytes of the agent's log that are quoted in an error."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known to find and remove a container. Lives until `remove` is done."""
+
+    run_dir: str
+    agent_dir: str
+
+
+class OciRuntime:
+    """Drives one OCI runtime. Make it with `open`."""
+
+    level = "container"
+
+    def __init__(
+        self,
+        choice: cli.Choice,
+        hierarchies: cgroup.Hierarchies,
+        host: bundle.Host,
+        agent: AgentBundle,
+        engine_id: str,
+        state_dir: Path,
+    ) -> None:
+        self.name = choice.name
+        self.choice = choice
+        self._hierarchies, self._host, self._agent = hierarchies, host, agent
+        self._engine_id = engine_id
+        self._records = state_dir / "oci" / "containers"
+        self._root = state_dir / "oci" / "run"
+        self._logs: dict[str, int] = {}
+
+    @classmethod
+    async def open(
+        cls, settings: RuntimeSettings, storage: StorageSettings, engine_id: str
+    ) -> "OciRuntime":
+        """Choose the runtime, build the agent's interpreter if needed, and return the driver.
+
+        Args:
+            settings: of the runtime.
+            storage: where state and caches are.
+            engine_id: short id that keeps engines of one host apart; part of cgroup names.
+
+        Raises:
+            RuntimeNotAvailableError: this host has no runtime that works.
+        """
+        hierarchies = cgroup.mounted()
+        choice = cli.choose(await cli.probe(), settings.oci, hierarchies.mode)
+        agent = await agent_bundle.build(storage.cache_dir)
+        await asyncio.to_thread(agent_bundle.collect, agent)
+        host = bundle.Host(
+            machine=os.uname().machine,
+            nofile=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+            agent_dir=agent.path,
+            loader=agent.loader,
+            agent=bundle.AgentLimits(
+                memory=settings.agent_memory_mib * MIB, pids=settings.agent_pids
+            ),
+        )
+        runtime = cls(choice, hierarchies, host, agent, engine_id, storage.state_dir)
+        for directory in (runtime._records, runtime._root):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return runtime
+
+    async def start(self, spec: ContainerSpec) -> Container:
+        """Create and start the container; its agent listens when this returns.
+
+        Nothing of it is left behind when it fails.
+
+        Raises:
+            ContainerUnavailableError: the runtime refused; `context.reason` is "runtime".
+        """
+        try:
+            return await self._start(spec)
+        except BaseException as error:
+            await _in_full(self.remove, spec.host_ref)
+            if isinstance(error, OSError) and not isinstance(error, ContainerUnavailableError):
+                raise ContainerUnavailableError(
+                    f"the container could not be prepared: {error}", context={"reason": "runtime"}
+                ) from error
+            raise
+
+    async def _start(self, spec: ContainerSpec) -> Container:
+        await asyncio.to_thread(self._prepare, spec)
+        with ExitStack() as opened:
+            descriptors = self._descriptors(spec, opened)
+            log = self._log(spec.host_ref)
+            argv = cli.run_argv(
+                self.choice,
+                root=self._root,
+                log=spec.run_dir / "runtime.log",
+                bundle=spec.run_dir,
+                pid_file=spec.run_dir / "pid",
+                name=spec.host_ref,
+                fds=len(descriptors),
+            )
+            code = await process.run_handing_over(argv, descriptors, output=log, timeout=60)
+        told = _text(spec.run_dir / "runtime.log")
+        if error := verdict(self.name, "run", code, told, stderr=self.log_tail(spec.host_ref)):
+            raise error
+        return Container(host_ref=spec.host_ref, pid=int(_text(spec.run_dir / "pid")))
+
+    def _prepare(self, spec: ContainerSpec) -> None:
+        """Make everything but the descriptors: the record first, so that it can be removed."""
+        record = Record(run_dir=str(spec.run_dir), agent_dir=str(self._agent.path))
+        _write(self._records / spec.host_ref, msgspec.json.encode(record))
+        spec.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        agent_bundle.use(self._agent.path, spec.host_ref, spec.run_dir)
+        for target, content in bundle.identity_files(spec).items():
+            _write(bundle.identity_source(spec, target), content.encode(), mode=0o444)
+        agent_cgroup = cgroup.path_of(self._engine_id, spec.host_ref) / "agent"
+        config = bundle.config(spec, self._host, agent_cgroup)
+        _write(spec.run_dir / "config.json", json.dumps(config).encode())
+        self._cgroup(spec.host_ref).make(
+            cgroup.Limits(memory=spec.memory, cpu=spec.cpu, pids=spec.pids)
+        )
+
+    def _descriptors(self, spec: ContainerSpec, opened: ExitStack) -> list[int]:
+        """Return what the agent inherits, as 3, 4, …: see README.md "Descriptors"."""
+        group = self._cgroup(spec.host_ref)
+        listener = opened.enter_context(_listen(spec.run_dir))
+        procs = [_open(path, os.O_WRONLY, opened) for path in group.procs_files()]
+        events = _open(group.memory_events_file(), os.O_RDONLY, opened)
+        config = _in_memory("atoll-config", opened)
+        os.pwrite(config, _agent_config(spec, len(procs)), 0)
+        return [listener.fileno(), config, *procs, events]
+
+    def _log(self, host_ref: str) -> int:
+        """Return the agent's stdout and stderr: memory that counts as the agent's own.
+
+        A file on the host's disk could be filled by whoever takes the agent over; this is
+        bounded by its cgroup. It is for diagnosis, so it may go with the engine.
+        """
+        self._drop_log(host_ref)
+        self._logs[host_ref] = os.memfd_create("atoll-agent-log")
+        return self._logs[host_ref]
+
+    def _drop_log(self, host_ref: str) -> None:
+        if (log := self._logs.pop(host_ref, None)) is not None:
+            os.close(log)
+
+    def log_tail(self, host_ref: str) -> str:
+        """Return the end of what the agent printed; empty when this engine did not start it."""
+        if (log := self._logs.get(host_ref)) is None:
+            return ""
+        start = max(0, os.fstat(log).st_size - LOG_TAIL)
+        return os.pread(log, LOG_TAIL, start).decode(errors="replace")
+
+    async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
+        """Return a fresh, non-blocking connection to the container's agent.
+
+        Raises:
+            ConnectionError: nobody listens there (any more).
+        """
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            with _short_path(run_dir) as path:
+                await asyncio.get_running_loop().sock_connect(connection, path)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, FileNotFoundError):
+                raise ConnectionRefusedError(f"{host_ref} has no socket") from error
+            raise
+        return connection
+
+    async def find(self, host_ref: str) -> Container | None:
+        """Return the container if its init is alive."""
+        if (record := self._record(host_ref)) is None:
+            return None
+        pid = int(_text(Path(record.run_dir, "pid")) or 0)
+        alive = pid > 0 and self._cgroup(host_ref).holds(pid)
+        return Container(host_ref=host_ref, pid=pid) if alive else None
+
+    async def list(self) -> list[str]:
+        """Return the host_ref of every container of this engine, running or dead."""
+        return sorted(path.name for path in self._records.iterdir() if path.suffix != ".new")
+
+    async def remove(self, host_ref: str) -> None:
+        """Kill everything in the container and remove what the driver made for it."""
+        await asyncio.to_thread(self._remove, host_ref)
+
+    def _remove(self, host_ref: str) -> None:
+        group = self._cgroup(host_ref)
+        cgroup.kill(group)
+        group.remove()
+        self._drop_log(host_ref)
+        shutil.rmtree(self._root / host_ref, ignore_errors=True)
+        if record := self._record(host_ref):
+            shutil.rmtree(record.run_dir, ignore_errors=True)
+            agent_bundle.release(Path(record.agent_dir), host_ref)
+        (self._records / host_ref).unlink(missing_ok=True)
+
+    async def pause(self, host_ref: str) -> None:
+        """Freeze all processes; return when they are frozen.
+
+        Raises:
+            TimeoutError: not all of them were frozen within 2 s; they run again.
+        """
+        await asyncio.to_thread(cgroup.freeze, self._cgroup(host_ref))
+
+    async def resume(self, host_ref: str) -> None:
+        """Let frozen processes run."""
+        self._cgroup(host_ref).set_frozen(False)
+
+    async def usage(self, host_ref: str) -> Usage:
+        """Return what the container uses now."""
+        return self._cgroup(host_ref).usage()
+
+    def _cgroup(self, host_ref: str) -> cgroup.Cgroup:
+        return cgroup.of(self._hierarchies, self._engine_id, host_ref)
+
+    def _record(self, host_ref: str) -> Record | None:
+        with suppress(FileNotFoundError):
+            return msgspec.json.decode((self._records / host_ref).read_bytes(), type=Record)
+        return None
+
+
+def _agent_config(spec: ContainerSpec, procs: int) -> bytes:
+    """Descriptor 4; see `atoll.agent.config`."""
+    config = {
+        "generation": spec.generation,
+        "listen": 3,
+        "procs": list(range(5, 5 + procs)),
+        "memory_events": 5 + procs,
+        "workdir": spec.workdir,
+        "user": spec.user,
+        "env": spec.env,
+        "hostname": spec.hostname,
+        "confine": True,
+        "version": getattr(atoll, "__version__", ""),
+    }
+    return json.dumps(config).encode()
+
+
+async def _in_full(step: Callable[[str], Awaitable[None]], host_ref: str) -> None:
+    """Run a clean-up to its end, also while the caller is being cancelled."""
+    task = asyncio.ensure_future(step(host_ref))
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    task.result()
+
+
+class _short_path:  # noqa: N801
+    """A name for ``agent.sock`` in a directory whose path may be over the 107 bytes of a socket's."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+
+    def __enter__(self) -> str:
+        self._fd = os.open(self._run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._fd}/agent.sock"
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def _listen(run_dir: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    (run_dir / "agent.sock").unlink(missing_ok=True)
+    with _short_path(run_dir) as path:
+        listener.bind(path)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _open(path: Path, flags: int, opened: ExitStack) -> int:
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    opened.callback(os.close, fd)
+    return fd
+
+
+def _in_memory(name: str, opened: ExitStack) -> int:
+    fd = os.memfd_create(name)
+    opened.callback(os.close, fd)
+    return fd
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write atomically: whoever reads it after a crash finds all of it or nothing."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+    draft.rename(path)
