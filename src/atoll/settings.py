@@ -46,6 +46,10 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Size of the sparse file that holds the btrfs layer store, in GB (10^9 bytes). It takes only
     what is written; a number above the disk's size means that the disk itself is the limit."""
 
+    reserve_mb: int = 1_000
+    """MB (10^6 bytes) of the disk that sandboxes leave free: no layer grows into it, none is made
+    within it. At 0 a full disk breaks the layer store of all sandboxes."""
+
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the engine is reached."""
@@ -128,6 +132,16 @@ class ImageSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     trust_host_ca: bool = True
     """Whether builds and sandboxes trust the host's extra CA certificates."""
+
+    build_env: dict[str, str] = {}
+    """Variables of apt, pip and registry clients on the host while images are made: PIP_*,
+    HTTP_PROXY, HTTPS_PROXY, NO_PROXY. Sandboxes never see them."""
+
+    build_timeout: float = 1_800.0
+    """Seconds one image build or pull may take."""
+
+    max_image_mb: int = 20_000
+    """Largest unpacked layer, and largest build context, in MB (10^6 bytes)."""
 
 
 class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
