@@ -1,0 +1,210 @@
+"""Layers as subvolumes of one btrfs: a sparse file mounted by loop, or the state dir's own."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from atoll.errors import FilesystemError, InvalidConfigError, NoSpaceError
+from atoll.host import linux, process
+from atoll.host.mounts import mount_at, read_mounts, stop_propagation
+from atoll.storage import btrfs, capacity, loop
+
+_UNFINISHED = ".new-"
+_MOUNT_FLAGS = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOATIME
+
+
+class BtrfsLayers:
+    """One subvolume a layer, with ``upper`` and ``work`` in it and a quota group that limits it.
+
+    Args:
+        folder: where the subvolumes appear.
+        image: the sparse file; None: *folder* lies on a btrfs with quotas already.
+        size: bytes of the sparse file; only ever grown.
+    """
+
+    kind = "btrfs"
+
+    def __init__(self, folder: Path, image: Path | None, size: int) -> None:
+        self.folder = folder
+        self.image = image
+        self.size = size
+        self._total = 0
+        self._shown: btrfs.Sysfs | None = None
+
+    async def open(self) -> None:
+        """Mount the store, or adopt the mount of an engine that was killed."""
+        if self.image and not self.image.exists():
+            await self._format(self.image)
+        await asyncio.to_thread(self._mount)
+
+    async def close(self, *, unmount: bool) -> None:
+        """Stop using the store; the mount stays unless *unmount*."""
+        if unmount:
+            await asyncio.to_thread(self._unmount)
+
+    async def create(self, layer_id: str, size: int) -> None:
+        """Make the layer; it appears complete or not at all."""
+        await asyncio.to_thread(self._create, layer_id, size)
+
+    async def attach(self, layer_id: str) -> Path:
+        """Return the folder of the layer; there is nothing to mount."""
+        return self.folder / layer_id
+
+    def exists(self, layer_id: str) -> bool:
+        """Tell whether the layer was made."""
+        return btrfs.is_subvolume(self.folder / layer_id)
+
+    async def delete(self, layer_id: str) -> None:
+        """Unlink the layer; its space comes back in the background."""
+        await asyncio.to_thread(self._delete, layer_id)
+
+    async def usage(self, layer_id: str) -> int:
+        """Return the bytes the layer refers to, metadata included."""
+        return await asyncio.to_thread(self._usage, layer_id)
+
+    def list(self) -> list[str]:
+        """Return the ids of all layers."""
+        with os.scandir(self.folder) as entries:
+            names = [e.name for e in entries if not e.name.startswith(".")]
+        return [n for n in names if self.exists(n)]
+
+    def refresh_limit(self, reserve: int) -> None:
+        """Follow what the disk has left with the limit of all layers together."""
+        free = capacity.free_bytes(os.statvfs(self.image.parent if self.image else self.folder))
+        wanted = capacity.store_limit(self._sysfs().used(btrfs.STORE_GROUP), free, reserve)
+        if not self._total or capacity.is_worth_setting(self._total, wanted, free, reserve):
+            with self._opened() as fd:
+                btrfs.limit_group(fd, btrfs.STORE_GROUP, wanted)
+            self._total = wanted
+
+    async def _format(self, image: Path) -> None:
+        draft = image.with_suffix(".new")
+        with draft.open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.truncate(self.size)
+        # One copy of metadata: the file lies on one disk, a second copy there protects nothing.
+        argv = ("mkfs.btrfs", "-q", "-f", "--nodiscard", "-m", "single", "-d", "single", draft)
+        done = await process.run(argv)
+        if done.code:
+            draft.unlink()
+            raise NoSpaceError(
+                f"the layer store cannot be made: {done.message}",
+                context={"path": str(image), "bytes": self.size},
+                suggestion="free some space, or set storage.state_dir to another disk",
+            )
+        draft.rename(image)
+
+    def _mount(self) -> None:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if self.image:
+            self._mount_image(self.image)
+        elif not mount_at(self.folder, read_mounts()):
+            linux.mount(self.folder, self.folder, flags=linux.MS_BIND)
+            linux.mount("", self.folder, flags=linux.MS_PRIVATE)
+            remount = linux.MS_REMOUNT | linux.MS_BIND | _MOUNT_FLAGS
+            linux.mount("", self.folder, flags=remount)
+        self.folder.chmod(0o700)
+        self._refuse_read_only()
+        with self._opened() as fd:
+            btrfs.enable_quota(fd)
+            self._sweep_drafts(fd)
+            if self.image:
+                self._sweep_groups(fd)
+
+    def _refuse_read_only(self) -> None:
+        if os.statvfs(self.folder).f_flag & os.ST_RDONLY:
+            raise FilesystemError(
+                f"the layer store at {self.folder} has become read-only",
+                context={"path": str(self.folder)},
+                suggestion="the kernel log says why; stop the sandboxes, unmount it, start again",
+            )
+
+    def _mount_image(self, image: Path) -> None:
+        device_fd, device = self._attach(image)
+        try:
+            entry = mount_at(self.folder, read_mounts())
+            if entry and entry.fstype == "btrfs" and entry.source != device:
+                raise InvalidConfigError(
+                    f"{self.folder} is mounted from {entry.source}, not from {image}",
+                    suggestion="unmount it, or choose another storage.state_dir",
+                )
+            if entry and entry.source == device:
+                return
+            stop_propagation(self.folder)
+            linux.mount(device, self.folder, "btrfs", _MOUNT_FLAGS, "discard=async")
+            linux.mount("", self.folder, flags=linux.MS_PRIVATE)
+            with self._opened() as fd:
+                btrfs.resize_to_device(fd)
+        finally:
+            os.close(device_fd)
+
+    def _attach(self, image: Path) -> tuple[int, str]:
+        grown = image.stat().st_size < self.size
+        if grown:
+            os.truncate(image, self.size)
+        device_fd, device = loop.attach(image)
+        if grown:
+            loop.refresh_size(device_fd)
+        return device_fd, device
+
+    def _unmount(self) -> None:
+        while mount_at(self.folder, read_mounts()):
+            linux.umount(self.folder)
+
+    def _create(self, layer_id: str, size: int) -> None:
+        draft = _UNFINISHED + layer_id
+        with self._opened() as fd:
+            if self.exists(layer_id):
+                group = btrfs.subvolume_id(self.folder / layer_id)
+                btrfs.limit_group(fd, group, size)
+                return
+            self._discard(fd, draft)
+            btrfs.create_subvolume(fd, draft, size)
+            try:
+                (self.folder / draft / "upper").mkdir(mode=0o755)
+                (self.folder / draft / "work").mkdir(mode=0o700)
+                (self.folder / draft).rename(self.folder / layer_id)
+            except OSError:
+                self._discard(fd, draft)
+                raise
+
+    def _delete(self, layer_id: str) -> None:
+        with self._opened() as fd:
+            self._discard(fd, layer_id)
+
+    def _discard(self, fd: int, name: str) -> None:
+        if self.exists(name):
+            btrfs.delete_subvolume(fd, name)
+
+    def _usage(self, layer_id: str) -> int:
+        return self._sysfs().used(btrfs.subvolume_id(self.folder / layer_id))
+
+    def _sweep_drafts(self, fd: int) -> None:
+        """Remove what an engine that was killed had not finished."""
+        for draft in self.folder.glob(f"{_UNFINISHED}*"):
+            self._discard(fd, draft.name)
+
+    def _sweep_groups(self, fd: int) -> None:
+        """Remove groups of subvolumes that are gone; the kernel does so itself since 6.11."""
+        alive = {btrfs.subvolume_id(self.folder / name) for name in self.list()}
+        for group in self._sysfs().subvolume_groups():
+            if group >= btrfs.FIRST_FREE_ID and group not in alive:
+                # Refused while the subvolume is still being cleaned up: the next start does it.
+                with suppress(OSError):
+                    btrfs.remove_group(fd, group)
+
+    def _sysfs(self) -> btrfs.Sysfs:
+        if self._shown is None:
+            entry = mount_at(self.folder, read_mounts())
+            self._shown = btrfs.Sysfs.of_device(entry.source if entry else "")
+        return self._shown
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)

@@ -1,0 +1,222 @@
+"""The layer store: one writable, size-limited layer a sandbox, kept until the sandbox is destroyed.
+
+Decided at `open`: subvolumes of a btrfs in a sparse file under the state directory; the state
+directory's own btrfs where its quotas are on (switching them on for a whole host is not ours to
+do); a sized ext4 file a layer where the kernel has no btrfs. Mounts survive the engine and are
+adopted by the next one. Limits count what a layer refers to, so a fork counts in full.
+"""
+
+import asyncio
+import errno
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, Protocol
+
+import structlog
+
+from atoll.errors import (
+    ContainerUnavailableError,
+    ResourceBusyError,
+    SandboxError,
+    ValidationFailedError,
+    from_os_error,
+)
+from atoll.host import linux
+from atoll.host.mounts import holding_mount, read_mounts
+from atoll.settings import StorageSettings
+from atoll.storage import btrfs, capacity
+from atoll.storage.btrfs_layers import BtrfsLayers
+from atoll.storage.ext4_layers import Ext4Layers
+from atoll.storage.label import parse_label
+
+Backend = Literal["auto", "btrfs", "ext4"]
+
+_GB = 10**9
+_MB = 10**6
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_WATCH_INTERVAL = 1.0
+"""Seconds between two looks at the host's free space: at 500 MB/s half the default reserve."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Layers(Protocol):
+    kind: str
+
+    async def open(self) -> None: ...
+    async def close(self, *, unmount: bool) -> None: ...
+    async def create(self, layer_id: str, size: int) -> None: ...
+    async def attach(self, layer_id: str) -> Path: ...
+    def exists(self, layer_id: str) -> bool: ...
+    async def delete(self, layer_id: str) -> None: ...
+    async def usage(self, layer_id: str) -> int: ...
+    def list(self) -> list[str]: ...
+    def refresh_limit(self, reserve: int) -> None: ...
+
+
+class LayerStore:
+    """Makes, finds and removes writable layers. All calls may be repeated.
+
+    Args:
+        settings: `state_dir`, the size of the store and the host's reserve.
+        backend: "auto", or the kind to use whatever the host could do.
+    """
+
+    def __init__(self, settings: StorageSettings, *, backend: Backend = "auto") -> None:
+        self._settings = settings
+        self._reserve = settings.reserve_mb * _MB
+        self._layers = _choose(settings, backend)
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def kind(self) -> str:
+        """How layers are kept: btrfs or ext4."""
+        return self._layers.kind
+
+    async def open(self) -> None:
+        """Make the store, or find the one that is there.
+
+        Raises:
+            NoSpaceError: there is no room to make it.
+            InvalidConfigError: something else is mounted in its place.
+            SandboxError: the host refused; `context` has path and errno.
+        """
+        state_dir = self._settings.state_dir
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            await self._layers.open()
+            await asyncio.to_thread(self._layers.refresh_limit, self._reserve)
+        except OSError as error:
+            raise _typed(error, state_dir) from error
+        if linux.capget()[0] >> linux.CAP_SYS_RESOURCE & 1:
+            _log.warning("disk limits are not enforced: CAP_SYS_RESOURCE is effective")
+        self._watch = asyncio.create_task(self._follow_space(), name="layer store limit")
+
+    async def close(self, *, unmount: bool = False) -> None:
+        """Stop watching. The store stays mounted for running sandboxes unless *unmount*."""
+        if self._watch:
+            self._watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watch
+            self._watch = None
+        await self._layers.close(unmount=unmount)
+
+    async def create(self, layer_id: str, size_bytes: int) -> None:
+        """Make an empty layer of at most *size_bytes*; an existing one gets that limit.
+
+        Raises:
+            ContainerUnavailableError: the host's disk is too full (reason "capacity").
+        """
+        _check_id(layer_id)
+        self._admit()
+        try:
+            await self._layers.create(layer_id, size_bytes)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise _no_capacity(self._settings.state_dir) from error
+            raise _typed(error, self._settings.state_dir) from error
+
+    async def attach(self, layer_id: str) -> Path:
+        """Return the folder that holds ``upper`` and ``work`` of the layer, mounted if need be.
+
+        Raises:
+            FileNotFoundError: there is no such layer.
+        """
+        if not await self.exists(layer_id):
+            raise from_os_error(OSError(errno.ENOENT, "no such layer"), layer_id)
+        return await self._layers.attach(layer_id)
+
+    async def exists(self, layer_id: str) -> bool:
+        """Tell whether the layer is there."""
+        _check_id(layer_id)
+        return self._layers.exists(layer_id)
+
+    async def delete(self, layer_id: str) -> None:
+        """Remove the layer and all files in it.
+
+        Raises:
+            ResourceBusyError: a root is mounted from it.
+        """
+        _check_id(layer_id)
+        users = [
+            str(m.target)
+            for m in read_mounts()
+            if (label := parse_label(m.source)) and label.layer_id == layer_id
+            if self._settings.state_dir in m.target.parents
+        ]
+        if users:
+            raise ResourceBusyError(f"layer {layer_id} is in use", context={"mounts": users})
+        try:
+            await self._layers.delete(layer_id)
+        except OSError as error:
+            raise _typed(error, self._settings.state_dir) from error
+
+    async def usage(self, layer_id: str) -> int:
+        """Return the bytes the layer takes, as of the last commit (30 s at most)."""
+        _check_id(layer_id)
+        return await self._layers.usage(layer_id)
+
+    async def list(self) -> list[str]:
+        """Return the ids of all layers."""
+        return await asyncio.to_thread(self._layers.list)
+
+    def _admit(self) -> None:
+        if capacity.free_bytes(os.statvfs(self._settings.state_dir)) < self._reserve:
+            raise _no_capacity(self._settings.state_dir)
+
+    async def _follow_space(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_INTERVAL)
+            try:
+                await asyncio.to_thread(self._layers.refresh_limit, self._reserve)
+            except OSError as error:
+                _log.warning("the layer store's limit cannot be set", error=str(error))
+
+
+def _choose(settings: StorageSettings, backend: Backend) -> _Layers:
+    folder = settings.state_dir / "layers"
+    if backend == "ext4" or (backend == "auto" and not _kernel_has_btrfs()):
+        return Ext4Layers(folder)
+    own = backend == "auto" and _has_quotas(settings.state_dir)
+    image = None if own else settings.state_dir / "layers.btrfs"
+    return BtrfsLayers(folder, image, settings.layer_store_gb * _GB)
+
+
+def _kernel_has_btrfs() -> bool:
+    """Ask the kernel, which loads the module if there is one."""
+    try:
+        os.close(linux.fsopen("btrfs"))
+    except OSError:
+        return False
+    return True
+
+
+def _has_quotas(state_dir: Path) -> bool:
+    existing = next(p for p in (state_dir, *state_dir.parents) if p.exists())
+    holder = holding_mount(existing.resolve(), read_mounts())
+    return holder.fstype == "btrfs" and btrfs.Sysfs.of_device(holder.source).quota_enabled()
+
+
+def _check_id(layer_id: str) -> None:
+    if not _ID.fullmatch(layer_id):
+        raise ValidationFailedError("a layer id has letters, digits, '_' and '-' only")
+
+
+def _no_capacity(path: Path) -> ContainerUnavailableError:
+    return ContainerUnavailableError(
+        "the host's disk is full",
+        context={"reason": "capacity", "path": str(path)},
+        suggestion="destroy sandboxes, or free space on the host",
+    )
+
+
+def _typed(error: OSError, path: Path) -> Exception:
+    """Leave our own errors, of which some are OSErrors too; map the kernel's."""
+    return (
+        error
+        if isinstance(error, SandboxError)
+        else from_os_error(error, str(error.filename or path))
+    )

@@ -1,0 +1,206 @@
+"""The root of a running sandbox: an overlay of the image's layers and its own, ids mapped.
+
+Every layer is cloned, idmapped and attached below ``<state_dir>/run/<host_ref>/.layers`` for the
+moment of the mount; overlay keeps private clones, so these are gone again before the root is
+used. Whatever a crash leaves lies below the sandbox's own run directory and is found in the mount
+table. Nothing of a mounted layer is ever changed from outside.
+"""
+
+import asyncio
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from atoll.errors import NotSupportedByRuntimeError, ResourceBusyError, from_os_error
+from atoll.host import linux
+from atoll.host.mounts import mount_at, mounts_below, read_mounts, stop_propagation
+from atoll.settings import StorageSettings
+from atoll.storage import idmap
+from atoll.storage.label import RootLabel, parse_label
+from atoll.storage.layers import LayerStore
+
+_STAGING = ".layers"
+_OPTIONS = "index=off,metacopy=off,redirect_dir=on"
+"""Renaming an image's directory works (redirect_dir). Neither of the others may be on: index
+refuses a forked upper layer, metacopy trusts attributes in it for another file's data."""
+
+_BUSY_WAIT = 0.5
+"""Seconds a root may stay busy after its last process was killed before it is detached lazily."""
+
+_log = structlog.get_logger(__name__)
+
+
+class RootfsStore:
+    """Mounts and unmounts roots. All calls may be repeated, also after a crash.
+
+    Args:
+        settings: `state_dir`.
+        layers: where the writable layers are; open.
+    """
+
+    def __init__(self, settings: StorageSettings, layers: LayerStore) -> None:
+        self._run_dir = settings.state_dir / "run"
+        self._layers = layers
+
+    async def open(self) -> None:
+        """Prepare the directory that roots appear in."""
+        self._run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await asyncio.to_thread(stop_propagation, self._run_dir)
+
+    async def close(self) -> None:
+        """Undo `open` where no root is mounted any more."""
+        with suppress(OSError):
+            while mount_at(self._run_dir, read_mounts()):
+                linux.umount(self._run_dir)
+
+    async def mount(
+        self, host_ref: str, lowers: Sequence[Path], layer_id: str, id_base: int, id_count: int
+    ) -> Path:
+        """Mount the root of *host_ref* and return it; an equal one that is there is kept.
+
+        Args:
+            host_ref: names the directory below ``run``.
+            lowers: the image's layers, the uppermost first; ids on disk are the image's own.
+            layer_id: the writable layer.
+            id_base: host id of root inside.
+            id_count: how many ids are mapped from there.
+
+        Raises:
+            ResourceBusyError: the layer is mounted for another sandbox, or another root here.
+            NotSupportedByRuntimeError: kernel or file system has no idmapped overlay layers.
+        """
+        folder = await self._layers.attach(layer_id)
+        label = RootLabel(layer_id, id_base, id_count)
+        # Overlay refuses a layer that is listed twice; the upper occurrence hides the lower one.
+        distinct = list(dict.fromkeys(lowers))
+        return await asyncio.to_thread(self._mount, host_ref, distinct, folder, label)
+
+    async def unmount(self, host_ref: str) -> None:
+        """Unmount the root and whatever is mounted below the sandbox's run directory."""
+        await asyncio.to_thread(self._unmount, host_ref)
+
+    async def list(self) -> list[str]:
+        """Return the host_ref of every root, also of those a crash left half-made."""
+        entries = mounts_below(self._run_dir, read_mounts())
+        return sorted({self._host_ref(m.target) for m in entries})
+
+    async def labels(self) -> dict[str, RootLabel]:
+        """Return what each mounted root was made from, by host_ref."""
+        return await asyncio.to_thread(self._labels)
+
+    def _mount(self, host_ref: str, lowers: Sequence[Path], layer: Path, label: RootLabel) -> Path:
+        root = self._run_dir / host_ref / "rootfs"
+        mounted = self._labels()
+        if mounted.get(host_ref) == label:
+            return root
+        if label.layer_id in {m.layer_id for m in mounted.values()} or host_ref in mounted:
+            raise ResourceBusyError(
+                f"layer {label.layer_id} is mounted already", context={"host_ref": host_ref}
+            )
+        self._unmount(host_ref)
+        try:
+            root.mkdir(parents=True)
+            _mount_overlay(root, lowers, layer, label)
+        except OSError as error:
+            self._unmount(host_ref)
+            raise _typed(error, root) from error
+        return root
+
+    def _unmount(self, host_ref: str) -> None:
+        folder = self._run_dir / host_ref
+        for entry in mounts_below(folder, read_mounts()):
+            _umount_or_detach(entry.target)
+        # Removing a mount point also unmounts it in namespaces that copied it earlier.
+        with suppress(FileNotFoundError):
+            (folder / "rootfs").rmdir()
+        shutil.rmtree(folder / _STAGING, ignore_errors=True)
+        with suppress(FileNotFoundError, OSError):
+            folder.rmdir()
+
+    def _labels(self) -> dict[str, RootLabel]:
+        return {
+            self._host_ref(m.target): label
+            for m in mounts_below(self._run_dir, read_mounts())
+            if (label := parse_label(m.source))
+        }
+
+    def _host_ref(self, target: Path) -> str:
+        return target.relative_to(self._run_dir).parts[0]
+
+
+def _mount_overlay(root: Path, lowers: Sequence[Path], layer: Path, label: RootLabel) -> None:
+    staging = root.parent / _STAGING
+    staging.mkdir(mode=0o700)
+    names = [str(number) for number in range(len(lowers))]
+    userns = idmap.mapping(label.id_base, label.id_count)
+    try:
+        for name, source in zip([*names, "own"], [*lowers, layer], strict=True):
+            _attach_mapped(source, staging / name, userns)
+        _overlay(root, staging, names, str(label))
+    finally:
+        os.close(userns)
+    for name in [*names, "own"]:
+        linux.umount(staging / name)
+        (staging / name).rmdir()
+    staging.rmdir()
+
+
+def _attach_mapped(source: Path, target: Path, userns: int) -> None:
+    target.mkdir()
+    clone = linux.open_tree(source)
+    try:
+        linux.mount_setattr(clone, attr_set=linux.MOUNT_ATTR_IDMAP, userns_fd=userns)
+        linux.move_mount(clone, target)
+    finally:
+        os.close(clone)
+
+
+def _overlay(root: Path, staging: Path, lowers: Sequence[str], source: str) -> None:
+    """Mount by a descriptor of *staging*: full paths of 127 layers would not fit into a page."""
+    fd = os.open(staging, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        here = f"/proc/self/fd/{fd}"
+        lower = ":".join(f"{here}/{name}" for name in lowers)
+        data = f"lowerdir={lower},upperdir={here}/own/upper,workdir={here}/own/work,{_OPTIONS}"
+        linux.mount(source, root, "overlay", linux.MS_NOSUID | linux.MS_NODEV, data)
+    finally:
+        os.close(fd)
+
+
+def _umount_or_detach(target: Path) -> None:
+    if _retry_while_busy(lambda: linux.umount(target)):
+        return
+    _log.warning("a root is still in use and was detached", path=str(target))
+    linux.umount(target, linux.MNT_DETACH)
+
+
+def _retry_while_busy(call: Callable[[], None]) -> bool:
+    deadline = time.monotonic() + _BUSY_WAIT
+    while True:
+        try:
+            call()
+            return True
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                return True  # not mounted (any more)
+            if error.errno != errno.EBUSY:
+                raise
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+
+
+def _typed(error: OSError, root: Path) -> Exception:
+    if error.errno in {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}:
+        return NotSupportedByRuntimeError(
+            "this host cannot map the ids of a sandbox's files",
+            context={"path": str(error.filename or root), "errno": errno.errorcode[error.errno]},
+            suggestion="Linux 5.19 with images and state on ext4, xfs or btrfs is needed",
+        )
+    return from_os_error(error, str(error.filename or root))
