@@ -1,0 +1,113 @@
+"""Named, durable sandboxes for untrusted code, on machines you own.
+
+    import atoll
+
+    async with atoll.local() as env:
+        sandbox = atoll.get_sandbox(env.Sandbox, "my-sandbox")
+        result = await sandbox.exec("echo hello")
+
+`atoll.sync` has the same names for blocking code. Names are loaded when they are first used
+(PEP 562): importing the package costs next to nothing and pulls in no server dependency.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
+    from atoll.sdk._async.environment import (
+        Environment,
+        Namespace,
+        connect,
+        get_sandbox,
+        proxy_to_sandbox,
+    )
+    from atoll.sdk._async.filestream import FileStream
+    from atoll.sdk._async.local import local
+    from atoll.sdk._async.process import ProcessHandle
+    from atoll.sdk._async.sandbox import Sandbox
+    from atoll.sdk._async.session import Session
+    from atoll.sdk._async.streams import ExecStream, parse_sse_stream
+    from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
+    from atoll.wire.files import FileInfo, FileList, FileMeta, WriteResult
+    from atoll.wire.process import (
+        ExecEvent,
+        ExecResult,
+        Exited,
+        Failed,
+        Gap,
+        SessionInfo,
+        Started,
+        Stderr,
+        Stdout,
+    )
+    from atoll.wire.sandbox import CustomInstance, SandboxInfo, SandboxPage, Version
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "atoll.errors": "CommandFailedError EngineUnreachableError SandboxError",
+    "atoll.sdk._async.environment": "Environment Namespace connect get_sandbox proxy_to_sandbox",
+    "atoll.sdk._async.filestream": "FileStream",
+    "atoll.sdk._async.local": "local",
+    "atoll.sdk._async.process": "ProcessHandle",
+    "atoll.sdk._async.sandbox": "Sandbox",
+    "atoll.sdk._async.session": "Session",
+    "atoll.sdk._async.streams": "ExecStream parse_sse_stream",
+    "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
+    "atoll.wire.files": "FileInfo FileList FileMeta WriteResult",
+    "atoll.wire.process": "ExecEvent ExecResult Exited Failed Gap SessionInfo Started Stderr Stdout",
+    "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = [
+    "CommandFailedError",
+    "ContainerTimeouts",
+    "CustomInstance",
+    "EngineUnreachableError",
+    "Environment",
+    "ExecEvent",
+    "ExecResult",
+    "ExecStream",
+    "Exited",
+    "Failed",
+    "FileInfo",
+    "FileList",
+    "FileMeta",
+    "FileStream",
+    "Gap",
+    "Namespace",
+    "ProcessHandle",
+    "ReadFileResult",
+    "Sandbox",
+    "SandboxError",
+    "SandboxInfo",
+    "SandboxPage",
+    "Session",
+    "SessionInfo",
+    "Started",
+    "State",
+    "Stderr",
+    "Stdout",
+    "Version",
+    "WriteResult",
+    "__version__",
+    "connect",
+    "get_sandbox",
+    "local",
+    "parse_sse_stream",
+    "proxy_to_sandbox",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,137 @@
+"""What the asynchronous SDK does outside of itself; the twin of `atoll.sdk._io`.
+
+The only place of the SDK that imports asyncio: everything in `_async` can be turned into blocking
+code by leaving out ``async`` and ``await``.
+"""
+
+import asyncio
+import inspect
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+)
+from typing import IO, Any, Generic, TypeAlias, TypeVar
+
+from atoll.sdk import _io
+from atoll.sdk._io import environment, jitter, now, start_engine, take_lease
+
+__all__ = [
+    "Chunks",
+    "Lock",
+    "Pump",
+    "Stream",
+    "call",
+    "environment",
+    "finish",
+    "in_thread",
+    "jitter",
+    "now",
+    "pieces",
+    "scope",
+    "sleep",
+    "start_engine",
+    "take_lease",
+]
+
+T = TypeVar("T")
+
+Stream: TypeAlias = AsyncGenerator[T, None]
+Lock = asyncio.Lock
+Chunks: TypeAlias = AsyncIterable[bytes]
+sleep = asyncio.sleep
+
+
+def scope() -> object:
+    """Return what connections belong to: the running event loop."""
+    return asyncio.get_running_loop()
+
+
+async def finish(work: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """Do *work* even when the caller is cancelled again, for *seconds* at most.
+
+    It runs on in the background after that. Its errors are not this caller's: there is another
+    one already, which made this call necessary.
+    """
+    task = asyncio.ensure_future(work())
+    task.add_done_callback(_collect)
+    await asyncio.wait({task}, timeout=seconds)
+
+
+def _collect(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+async def call(callback: Callable[..., object] | None, *values: object) -> None:
+    """Call a callback of the user, which may be a coroutine function."""
+    if callback is not None:
+        outcome = callback(*values)
+        if inspect.isawaitable(outcome):
+            await outcome
+
+
+async def pieces(
+    source: AsyncIterable[bytes | str] | Iterable[bytes | str] | IO[Any],
+) -> AsyncIterator[bytes]:
+    """Yield the content of a file object or (async) iterable; text becomes UTF-8."""
+    if isinstance(source, AsyncIterable):
+        async for chunk in source:
+            yield chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+        return
+    if hasattr(source, "read") and inspect.iscoroutinefunction(source.read):
+        while chunk := await source.read(_io.CHUNK):
+            yield chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+        return
+    blocking = _io.pieces(source)
+    while (piece := await asyncio.to_thread(next, blocking, None)) is not None:
+        yield piece
+
+
+class Pump(Generic[T]):
+    """Takes values from a stream one at a time, for several readers that wait for some of them.
+
+    A reader that is cancelled does not cancel the stream: the next reader goes on waiting for the
+    same value.
+    """
+
+    def __init__(self, source: Stream[T], take: Callable[[T], None]) -> None:
+        self.done = False
+        self._source = source
+        self._take = take
+        self._step: asyncio.Task[None] | None = None
+
+    async def advance(self, enough: Callable[[], bool]) -> None:
+        """Take one more value unless *enough* says that it is not needed (any more)."""
+        if enough() or self.done:
+            return
+        if self._step is None:
+            self._step = asyncio.create_task(self._next())
+        await asyncio.shield(self._step)
+
+    async def _next(self) -> None:
+        try:
+            self._take(await anext(self._source))
+        except StopAsyncIteration:
+            self.done = True
+        except BaseException:
+            self.done = True
+            raise
+        finally:
+            self._step = None
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        if self._step is not None:
+            self._step.cancel()
+            await asyncio.wait({self._step})
+        self.done = True
+        await self._source.aclose()
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a blocking *function* in a thread."""
+    return await asyncio.to_thread(function, *arguments)

@@ -1,0 +1,237 @@
+"""What a caller may pass: ids, commands, durations, encodings, options. Checked before any I/O.
+
+The engine checks all of it again with the same rules; here a mistake costs no request and the
+error's traceback ends in the caller's own line.
+"""
+
+import base64
+import binascii
+import codecs
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from atoll import errors
+from atoll.sdk._results import ContainerTimeouts
+from atoll.wire.base import Duration, to_ms
+from atoll.wire.sandbox import SandboxOptions
+
+_RESERVED_IDS = frozenset({"www", "api", "admin", "root", "system", "cloudflare", "workers"})
+_ID = re.compile(r"[A-Za-z0-9_.](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9_.])?")
+_NAMESPACE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_SESSION = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+def check_id(sandbox_id: str, *, normalize: bool = False) -> str:
+    """Return the id, in lower case when *normalize*; the engine has the same rules.
+
+    Raises:
+        InvalidSandboxIdError: it breaks the rules for ids.
+    """
+    if not isinstance(sandbox_id, str) or not _ID.fullmatch(sandbox_id) or set(sandbox_id) == {"."}:
+        raise errors.InvalidSandboxIdError(
+            f"{sandbox_id!r} cannot be a sandbox id",
+            context={"id": sandbox_id},
+            suggestion="use 1 to 63 letters, digits, '-', '_' or '.', without a hyphen at either end",
+        )
+    if sandbox_id.lower() in _RESERVED_IDS:
+        raise errors.InvalidSandboxIdError(
+            f"the sandbox id {sandbox_id!r} is reserved",
+            context={"id": sandbox_id, "reserved": sorted(_RESERVED_IDS)},
+            suggestion="choose another id",
+        )
+    return sandbox_id.lower() if normalize else sandbox_id
+
+
+def check_namespace(name: str) -> str:
+    """Return the name of a namespace.
+
+    Raises:
+        ValidationFailedError: it is not an identifier of at most 63 characters.
+    """
+    if not _NAMESPACE.fullmatch(name):
+        raise errors.ValidationFailedError(
+            f"{name!r} cannot be the name of a namespace",
+            context={"field": "namespace"},
+            suggestion="use letters, digits, '_' and '-', as in a binding of wrangler.jsonc",
+        )
+    return name
+
+
+def check_session(session_id: str) -> str:
+    """Return the id of a session.
+
+    Raises:
+        ValidationFailedError: it is not 1 to 128 letters, digits, ``.``, ``_`` or ``-``.
+    """
+    if not _SESSION.fullmatch(session_id):
+        raise errors.ValidationFailedError(
+            f"{session_id!r} cannot be the id of a session",
+            context={"field": "session"},
+            suggestion="use 1 to 128 letters, digits, '.', '_' or '-'",
+        )
+    return session_id
+
+
+def check_command(command: str | Sequence[str]) -> str | list[str]:
+    """Return the command as it goes on the wire.
+
+    Raises:
+        InvalidCommandError: it is empty, has a NUL byte, or is no list of text.
+    """
+    arguments = [command] if isinstance(command, str) else list(command)
+    if not all(isinstance(argument, str) for argument in arguments):
+        problem = "a command is text or a list of texts"
+    elif not arguments or not arguments[0].strip():
+        problem = "the command is empty"
+    elif any("\0" in argument for argument in arguments):
+        problem = "a command cannot contain a NUL byte"
+    else:
+        return command if isinstance(command, str) else arguments
+    raise errors.InvalidCommandError(problem, suggestion="pass input with stdin=, not as text")
+
+
+def check_encoding(encoding: str) -> str:
+    """Return the encoding of output: the name of a codec, or "base64".
+
+    Raises:
+        ValidationFailedError: there is no such codec for text.
+    """
+    try:
+        if encoding != "base64":
+            codecs.getincrementaldecoder(encoding)("replace").decode("".encode(encoding))
+        return encoding
+    except LookupError:
+        pass
+    raise errors.ValidationFailedError(
+        f"{encoding!r} is not an encoding of text",
+        context={"field": "encoding"},
+        suggestion='use the name of a codec, or "base64"; the bytes are always in stdout_bytes',
+    )
+
+
+def milliseconds(field: str, duration: Duration | None) -> int | None:
+    """Return a duration in milliseconds.
+
+    Raises:
+        ValidationFailedError: it is not one.
+    """
+    try:
+        return None if duration is None else to_ms(duration)
+    except (TypeError, ValueError) as error:
+        raise errors.ValidationFailedError(str(error), context={"field": field}) from error
+
+
+def time_limit(timeout: Duration | None) -> int | None:
+    """Return a time limit in milliseconds, None for none.
+
+    Raises:
+        ValidationFailedError: it is not a duration, or zero.
+    """
+    limit = milliseconds("timeout", timeout)
+    if limit == 0:
+        raise errors.ValidationFailedError(
+            "a time limit of zero would end the command before it starts",
+            context={"field": "timeout"},
+            suggestion="use None for no limit",
+        )
+    return limit
+
+
+def encode_content(content: str | bytes, encoding: str | None) -> bytes:
+    """Return the bytes of a file's content.
+
+    Raises:
+        ValidationFailedError: it is not base64, or cannot be encoded.
+    """
+    try:
+        if encoding == "base64":
+            return base64.b64decode(content, validate=True)
+        return content.encode(encoding or "utf-8") if isinstance(content, str) else content
+    except (binascii.Error, UnicodeEncodeError, LookupError) as error:
+        raise errors.ValidationFailedError(
+            f"the content is not {encoding or 'utf-8'}: {error}", context={"field": "encoding"}
+        ) from error
+
+
+def check_streamed_encoding(encoding: str | None) -> None:
+    """Check the encoding of content that is streamed.
+
+    Raises:
+        ValidationFailedError: streams are bytes, or text that becomes UTF-8.
+    """
+    if encoding not in {None, "utf-8", "utf8"}:
+        raise errors.ValidationFailedError(
+            f"content that is streamed cannot be {encoding}",
+            context={"field": "encoding"},
+            suggestion="give an iterable of bytes, or the whole content",
+        )
+
+
+_DURATIONS = ("sleep_after", "ttl", "queue")
+
+
+def sandbox_options(**options: Any) -> SandboxOptions | None:
+    """Return the options of `get_sandbox` that were given (not None); None when there are none.
+
+    Raises:
+        ValidationFailedError: one of them is malformed; the message names it.
+    """
+    for name in _DURATIONS:
+        options[f"{name}_ms"] = milliseconds(name, options.pop(name))
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return None
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(SandboxOptions)}
+    try:
+        return msgspec.convert(
+            {names[name]: _plain(value) for name, value in given.items()}, SandboxOptions
+        )
+    except msgspec.ValidationError as error:
+        raise errors.ValidationFailedError(f"get_sandbox: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a struct or mapping as a dict with the names of the wire."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    if isinstance(value, Mapping) and value.keys() & {"memory_mib", "disk_mb"}:
+        return {_CAMEL.get(name, name): item for name, item in value.items()}
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+_CAMEL = {"memory_mib": "memoryMib", "disk_mb": "diskMb"}
+
+_TIMEOUT_VARIABLES = {
+    "instance_get": "SANDBOX_INSTANCE_TIMEOUT_MS",
+    "port_ready": "SANDBOX_PORT_TIMEOUT_MS",
+    "wait_interval": "SANDBOX_POLL_INTERVAL_MS",
+}
+
+
+def timeouts(
+    given: ContainerTimeouts | Mapping[str, Duration] | None, environment: Mapping[str, str]
+) -> ContainerTimeouts:
+    """Return how long to wait for containers: what is given, else the variable, else the default.
+
+    Raises:
+        ValidationFailedError: an unknown name, or not a duration.
+    """
+    if isinstance(given, ContainerTimeouts):
+        return given
+    given = dict(given or {})
+    if unknown := given.keys() - _TIMEOUT_VARIABLES.keys():
+        raise errors.ValidationFailedError(
+            f"container_timeouts has no {min(unknown)!r}",
+            context={"field": "container_timeouts"},
+            suggestion=f"there are {', '.join(_TIMEOUT_VARIABLES)}",
+        )
+    seconds: dict[str, float] = {}
+    for name, variable in _TIMEOUT_VARIABLES.items():
+        written = f"{environment[variable]}ms" if environment.get(variable) else None
+        limit = milliseconds(name if name in given else variable, given.get(name, written))
+        if limit is not None:
+            seconds[name] = limit / 1000
+    return ContainerTimeouts(**seconds)

@@ -1,0 +1,173 @@
+"""Where a caller begins: an engine, its namespaces, and sandboxes in them."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from atoll.sdk import _aio, _arguments, _shared
+from atoll.sdk._async.sandbox import Sandbox
+from atoll.sdk._async.target import Address
+from atoll.sdk._async.transport import Transport
+from atoll.sdk._results import ContainerTimeouts
+from atoll.wire import ops
+from atoll.wire.base import Duration, Empty
+from atoll.wire.sandbox import CustomInstance, SandboxPage, Version
+
+
+class Namespace:
+    """A set of sandboxes: the sandboxes of one class of a project, `Sandbox` by default."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self.transport = transport
+        self.name = _arguments.check_namespace(name)
+
+    def __repr__(self) -> str:
+        return f"<Namespace {self.name} at {self.transport.endpoint.shown}>"
+
+    async def list(
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        state: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> SandboxPage:
+        """Return one page of the sandboxes in this namespace; wakes none.
+
+        Args:
+            labels: only sandboxes that have all of these.
+            state: only sandboxes in this state (in the engine's words, like "running").
+            cursor: `cursor` of the page before.
+            limit: most entries of this page.
+        """
+        request = ops.ListSandboxes(
+            labels=",".join(f"{key}={value}" for key, value in (labels or {}).items()) or None,
+            state=state,
+            cursor=cursor,
+            limit=limit,
+        )
+        return await self.transport.call(ops.LIST_SANDBOXES, {"namespace": self.name}, request)
+
+
+class Environment:
+    """An engine. Its namespaces are attributes: ``env.Sandbox``, or ``env.namespace(name)``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    def namespace(self, name: str) -> Namespace:
+        """Return the namespace with this name."""
+        return Namespace(self.transport, name)
+
+    def __getattr__(self, name: str) -> Namespace:
+        if not name[0].isupper():
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.namespace(name)
+
+    async def version(self) -> Version:
+        """Return the engine's version.
+
+        Raises:
+            VersionMismatchError: client and engine are too far apart.
+        """
+        version = await self.transport.call(ops.VERSION, {}, Empty())
+        _shared.check_version(version)
+        return version
+
+    async def aclose(self) -> None:
+        """Close the connections to the engine."""
+        await self.transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
+def connect(url: str | None = None, api_key: str | None = None) -> Environment:
+    """Return a running engine. Nothing is sent before the first call.
+
+    Args:
+        url: ``http://host:8787``, ``https://host`` or ``unix:///path/engine.sock``; default: the
+            variable ``ATOLL_URL``, else the local socket.
+        api_key: default: the variable ``ATOLL_API_KEY``.
+
+    Raises:
+        InvalidConfigError: the address is malformed.
+    """
+    return Environment(Transport(_shared.find_endpoint(url, api_key, _aio.environment())))
+
+
+def get_sandbox(
+    namespace: Namespace,
+    id: str,
+    *,
+    sleep_after: Duration | None = None,
+    keep_alive: bool | None = None,
+    sleep_mode: str | None = None,
+    normalize_id: bool = False,
+    enable_default_session: bool | None = None,
+    container_timeouts: ContainerTimeouts | Mapping[str, Duration] | None = None,
+    instance_type: str | CustomInstance | Mapping[str, Any] | None = None,
+    image: str | None = None,
+    runtime: str | None = None,
+    env: Mapping[str, str | None] | None = None,
+    enable_internet: bool | None = None,
+    labels: Mapping[str, str] | None = None,
+    ttl: Duration | None = None,
+    queue: Duration | None = None,
+    volumes: Mapping[str, str] | None = None,
+) -> Sandbox:
+    """Return the sandbox with this id, without any I/O: the first operation creates or wakes it.
+
+    Options that are given are remembered by the engine; None leaves them as they are.
+
+    Args:
+        namespace: like ``env.Sandbox``.
+        id: 1 to 63 letters, digits, ``-``, ``_`` or ``.``.
+        sleep_after: idle time before it sleeps.
+        keep_alive: it never sleeps and must be destroyed.
+        sleep_mode: "stop" frees its memory, "freeze" keeps its processes.
+        normalize_id: use the id in lower case (needed for previews).
+        enable_default_session: False: calls that name no session share no shell state.
+        container_timeouts: how long this client waits for the container.
+        instance_type: a name, or ``{"vcpu": …, "memory_mib": …, "disk_mb": …}``.
+        image: an image reference or a folder with a Dockerfile.
+        runtime: "container", "gvisor", "bwrap" or the name of an OCI runtime.
+        env: start environment.
+        enable_internet: whether it reaches the internet.
+        labels: for `Namespace.list`.
+        ttl: time after which it is destroyed, whatever it does.
+        queue: how long to wait for room instead of failing with `MaxInstancesExceededError`.
+        volumes: path inside → name of a volume.
+
+    Raises:
+        InvalidSandboxIdError: the id breaks the rules.
+        ValidationFailedError: an option is malformed.
+    """
+    options = _arguments.sandbox_options(
+        sleep_after=sleep_after,
+        keep_alive=keep_alive,
+        sleep_mode=sleep_mode,
+        enable_default_session=enable_default_session,
+        instance_type=instance_type,
+        image=image,
+        runtime=runtime,
+        env=env,
+        enable_internet=enable_internet,
+        labels=labels,
+        ttl=ttl,
+        queue=queue,
+        volumes=volumes,
+    )
+    sandbox_id = _arguments.check_id(id, normalize=normalize_id)
+    ready = _arguments.timeouts(container_timeouts, _aio.environment()).instance_get
+    return Sandbox(Address(namespace.transport, namespace.name, sandbox_id, options, ready))
+
+
+async def proxy_to_sandbox(request: Any, env: Any) -> Any | None:  # noqa: ARG001
+    """Return the answer of a preview, or None when the request is not one.
+
+    No sandbox exposes a port yet, so no request is a preview.
+    """
+    return None

@@ -1,0 +1,166 @@
+"""What the blocking SDK does outside of itself: clock, locks, files of the host, environment.
+
+`atoll.sdk._aio` has the same names for the asynchronous SDK; the generated code differs from its
+source by the module's name only. What is the same for both (the process environment, starting
+the private engine of `local()`) lives here.
+"""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Generic, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Stream: TypeAlias = Generator[T, None, None]
+Lock = threading.Lock
+Chunks: TypeAlias = Iterable[bytes]
+
+sleep = time.sleep
+
+CHUNK = 1 << 18
+"""Bytes read from a local file at once."""
+
+
+def scope() -> object:
+    """Return what connections belong to: they must not be used in a forked child."""
+    return os.getpid()
+
+
+def finish(work: Callable[[], None], _seconds: float) -> None:
+    """Do *work*, which has a time limit of its own, after the caller was interrupted."""
+    work()
+
+
+def call(callback: Callable[..., object] | None, *values: object) -> None:
+    """Call a callback of the user."""
+    if callback is not None:
+        callback(*values)
+
+
+def pieces(source: Iterable[bytes | str] | IO[Any]) -> Iterator[bytes]:
+    """Yield the content of a file object or iterable; text becomes UTF-8."""
+    read = getattr(source, "read", None)
+    chunks = iter(lambda: read(CHUNK), b"") if read else iter(source)
+    for chunk in chunks:
+        if read and not chunk:  # a text file ends with "", a binary one with b""
+            return
+        yield chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+
+
+class Pump(Generic[T]):
+    """Takes values from a stream one at a time, for several readers in threads of their own."""
+
+    def __init__(self, source: Stream[T], take: Callable[[T], None]) -> None:
+        self.done = False
+        self._source = source
+        self._take = take
+        self._lock = threading.Lock()
+
+    def advance(self, enough: Callable[[], bool]) -> None:
+        """Take one more value unless *enough* says that it is not needed (any more)."""
+        with self._lock:
+            if enough() or self.done:
+                return
+            try:
+                self._take(next(self._source))
+            except StopIteration:
+                self.done = True
+            except BaseException:
+                self.done = True
+                raise
+
+    def close(self) -> None:
+        """End the stream; a reader in another thread is waited for."""
+        with self._lock:
+            self.done = True
+            self._source.close()
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment of this process."""
+    return os.environ
+
+
+def now() -> float:
+    """Return the monotonic clock in seconds."""
+    return time.monotonic()
+
+
+def jitter() -> float:
+    """Return a random number from 0 to 1."""
+    return random.random()
+
+
+def take_lease(path: Path, seconds: float) -> tuple[socket.socket, dict[str, Any]] | None:
+    """Connect to the lease socket at *path* and return the connection and the engine's line.
+
+    None when no engine serves there (any more). The protocol: `atoll.server.lease`.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(seconds)
+    try:
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:  # the way round the limit of 107 bytes for the path of a socket
+            connection.connect(f"/proc/self/fd/{directory}/{path.name}")
+        finally:
+            os.close(directory)
+        line = _read_line(lambda: connection.recv(1 << 12))
+    except OSError:
+        line = b""
+    if not line:
+        connection.close()
+        return None
+    return connection, json.loads(line)
+
+
+def start_engine(arguments: list[str], log: Path) -> dict[str, Any]:
+    """Start an engine of its own session and return its ready line, ``{}`` if it gave none.
+
+    Args:
+        arguments: of ``atoll serve``; ``--ready-fd`` is added.
+        log: file that its output is appended to.
+    """
+    reader, writer = os.pipe()
+    try:
+        command = [sys.executable, "-m", "atoll.cli.main", "serve", *arguments]
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                [*command, "--ready-fd", str(writer)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(writer,),
+                start_new_session=True,
+            )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    # Reaps the engine, whenever it ends; it may outlive this client if others use it.
+    threading.Thread(target=child.wait, daemon=True).start()
+    try:
+        line = _read_line(lambda: os.read(reader, 1 << 12))
+    finally:
+        os.close(reader)
+    return json.loads(line) if line else {}
+
+
+def _read_line(read: Callable[[], bytes]) -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and (chunk := read()):
+        line += chunk
+    return line if line.endswith(b"\n") else b""
+
+
+def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call *function*; the asynchronous twin does so without blocking its loop."""
+    return function(*arguments)

@@ -1,0 +1,1 @@
+"""The blocking SDK: generated from `_async` by ``tools/unasync.py``, never edited."""

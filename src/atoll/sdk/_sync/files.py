@@ -1,0 +1,207 @@
+"""Files of a sandbox. Content travels as raw bytes, in both directions in constant memory.
+
+Relative paths start at the working directory of the session (``/workspace`` by default). Every
+call has the rights of the sandbox's user and cannot leave the sandbox.
+"""
+
+from collections.abc import Iterable
+from typing import IO, Any, Literal, TypeAlias, overload
+
+from atoll.sdk import _io, _arguments
+from atoll.sdk._sync.filestream import FileStream
+from atoll.sdk._sync.target import Target
+from atoll.sdk._results import ReadFileResult, shape_content
+from atoll.wire import files, ops
+
+Content: TypeAlias = str | bytes | IO[Any] | Iterable[bytes | str]
+
+
+class Files(Target):
+    """File calls of a sandbox or session."""
+
+    def write_file(
+        self,
+        path: str,
+        content: Content,
+        *,
+        encoding: str | None = None,
+        mode: int | None = None,
+        append: bool = False,
+    ) -> files.WriteResult:
+        """Write a file; parents are made. It is complete and durable when this returns.
+
+        Args:
+            path: of the file.
+            content: text, bytes, a file object, or an iterable; streamed, of any size.
+            encoding: codec of text (UTF-8 when not given), or "base64" when *content* is that.
+            mode: permission bits of the file, like 0o755; those of an existing file are kept.
+            append: add to the end instead of replacing the file.
+
+        Raises:
+            SandboxError: `IsDirectoryError`, `ReadOnlyError`, `NoSpaceError`, … with the path. A
+                failed write leaves the old file.
+        """
+        request = ops.WriteFile(path=path, session=self._session, mode=mode, append=append)
+        if isinstance(content, str | bytes):
+            data = _arguments.encode_content(content, encoding)
+            return self._call(ops.WRITE_FILE, request, content=data)
+        _arguments.check_streamed_encoding(encoding)
+        return self._call(ops.WRITE_FILE, request, content=_io.pieces(content))
+
+    @overload
+    def read_file(  # type: ignore[overload-overlap]  # the literals are taken first
+        self,
+        path: str,
+        *,
+        encoding: Literal["bytes"],
+        offset: int = 0,
+        length: int | None = None,
+    ) -> ReadFileResult[bytes]: ...
+
+    @overload
+    def read_file(  # type: ignore[overload-overlap]  # the literals are taken first
+        self,
+        path: str,
+        *,
+        encoding: Literal["none"],
+        offset: int = 0,
+        length: int | None = None,
+    ) -> FileStream: ...
+
+    @overload
+    def read_file(
+        self,
+        path: str,
+        *,
+        encoding: str | None = None,
+        offset: int = 0,
+        length: int | None = None,
+    ) -> ReadFileResult[str]: ...
+
+    def read_file(
+        self, path: str, *, encoding: str | None = None, offset: int = 0, length: int | None = None
+    ) -> ReadFileResult[str] | ReadFileResult[bytes] | FileStream:
+        """Return the content of a file.
+
+        Args:
+            path: of the file.
+            encoding: None for text when it is valid UTF-8 and base64 else; "bytes" for `bytes`;
+                "base64"; the name of a codec; "none" for a stream of any size.
+            offset: byte to start at.
+            length: bytes to read; None: to the end.
+
+        Raises:
+            FileNotFoundError: there is no file at the path.
+            ValidationFailedError: it is not valid in the codec asked for.
+        """
+        stream = self.read_file_stream(path, offset=offset, length=length)
+        metadata = stream.metadata()
+        if encoding == "none":
+            return stream
+        content = b"".join(list(stream))
+        return shape_content(content, metadata, encoding)
+
+    def read_file_stream(
+        self, path: str, *, offset: int = 0, length: int | None = None
+    ) -> FileStream:
+        """Return the bytes of a file as an iterator, with its metadata."""
+        request = ops.ReadFile(path=path, session=self._session, offset=offset, length=length)
+        return FileStream(self._address, request)
+
+    def mkdir(self, path: str, *, recursive: bool = False, mode: int | None = None) -> None:
+        """Make a directory; with *recursive* its parents too, and it may exist already.
+
+        Raises:
+            FileExistsError: something stands at the path.
+            FileNotFoundError: its parent does not exist.
+        """
+        request = files.MkdirRequest(
+            path=path, session=self._session, recursive=recursive, mode=mode
+        )
+        self._call(ops.MKDIR, request)
+
+    def delete_file(self, path: str, *, recursive: bool = False) -> None:
+        """Delete a file, or with *recursive* a directory and everything below it."""
+        request = files.DeleteRequest(path=path, session=self._session, recursive=recursive)
+        self._call(ops.DELETE_FILE, request)
+
+    def rename_file(self, source: str, target: str) -> None:
+        """Give a file another name, replacing what has that name."""
+        self._call(ops.RENAME, self._transfer(source, target))
+
+    def move_file(self, source: str, target: str) -> None:
+        """Move a file or directory, also to another file system."""
+        self._call(ops.MOVE, self._transfer(source, target))
+
+    def copy_file(self, source: str, target: str, *, recursive: bool = False) -> None:
+        """Copy a file, or with *recursive* a directory."""
+        self._call(ops.COPY, self._transfer(source, target, recursive=recursive))
+
+    def _transfer(
+        self, source: str, target: str, *, recursive: bool = False
+    ) -> files.TransferRequest:
+        return files.TransferRequest(
+            source=source, target=target, recursive=recursive, session=self._session
+        )
+
+    def exists(self, path: str) -> bool:
+        """Whether there is something at the path."""
+        return (self._call(ops.EXISTS, self._path(path))).exists
+
+    path_exists = exists
+
+    def stat(self, path: str) -> files.FileInfo:
+        """Return what is known about the file or directory; a final link is not followed.
+
+        Raises:
+            FileNotFoundError: there is nothing at the path.
+        """
+        return self._call(ops.STAT, self._path(path))
+
+    def _path(self, path: str) -> files.PathRequest:
+        return files.PathRequest(path=path, session=self._session)
+
+    def set_permissions(
+        self,
+        path: str,
+        mode: int | None = None,
+        owner: str | int | None = None,
+        group: str | int | None = None,
+    ) -> files.FileInfo:
+        """Change mode, owner or group; what is None stays."""
+        request = files.PermissionsRequest(
+            path=path, session=self._session, mode=mode, owner=owner, group=group
+        )
+        return self._call(ops.SET_PERMISSIONS, request)
+
+    def list_files(
+        self,
+        path: str = ".",
+        *,
+        recursive: bool = False,
+        include_hidden: bool = False,
+        cursor: str | None = None,
+        limit: int = 1000,
+    ) -> files.FileList:
+        """Return one page of a directory, sorted by path.
+
+        Args:
+            path: of the directory.
+            recursive: everything below it as well; links are not followed.
+            include_hidden: names that start with a dot as well.
+            cursor: `cursor` of the page before.
+            limit: most entries of this page.
+
+        Raises:
+            FileNotFoundError: there is no such directory.
+            NotDirectoryError: the path is a file.
+        """
+        request = files.ListRequest(
+            path=path,
+            session=self._session,
+            recursive=recursive,
+            include_hidden=include_hidden,
+            cursor=cursor,
+            limit=limit,
+        )
+        return self._call(ops.LIST_FILES, request)

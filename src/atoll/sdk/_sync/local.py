@@ -1,0 +1,95 @@
+"""A private engine of this program, shared with others that use the same state directory.
+
+The protocol (who starts the engine, when it stops) is that of `atoll.server.lease`: a lease is an
+open connection, so that a client that is killed gives its lease back too.
+"""
+
+import socket
+from pathlib import Path
+
+from atoll.errors import ResourceBusyError, from_wire
+from atoll.sdk import _io, _shared
+from atoll.sdk._sync.environment import Environment
+from atoll.sdk._sync.transport import Transport
+
+LEASE_SECONDS = 60.0
+"""How long an engine may take until it is ready (it may have to unpack its first image)."""
+
+
+class LocalTransport(Transport):
+    """Holds a lease of the engine of a state directory; takes it with the first request."""
+
+    def __init__(self, state_dir: Path, arguments: list[str]) -> None:
+        socket_path = str(state_dir / "engine.sock")
+        super().__init__(_shared.Endpoint("http://engine", socket_path))
+        self._state_dir = state_dir
+        self._arguments = arguments
+        self._lease: socket.socket | None = None
+        self._opening: _io.Lock | None = None
+
+    def open(self) -> None:
+        """Take the lease, starting the engine if nobody did."""
+        if self._lease is not None:
+            return
+        self._opening = self._opening or _io.Lock()
+        with self._opening:
+            if self._lease is None:
+                self._take()
+
+    def _take(self) -> None:
+        lease_path = self._state_dir / "lease.sock"
+        deadline = _shared.Backoff(_io.now() + LEASE_SECONDS, _io.jitter)
+        while True:
+            taken = _io.in_thread(_io.take_lease, lease_path, LEASE_SECONDS)
+            if taken is not None:
+                self._lease, hello = taken
+                self.endpoint = _shared.Endpoint("http://engine", str(hello["socket"]))
+                return
+            self._start()
+            delay = deadline.wait(_io.now())
+            if delay is None:
+                raise _shared.unreachable(self.endpoint, "it was started and gave no lease")
+            _io.sleep(delay)
+
+    def _start(self) -> None:
+        self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = self._state_dir / "engine.log"
+        hello = _io.in_thread(_io.start_engine, self._arguments, log)
+        if "error" in hello:
+            error = from_wire(hello["error"])
+            if not isinstance(error, ResourceBusyError):  # else another client was faster
+                raise error
+        elif not hello:
+            raise _shared.unreachable(self.endpoint, _shared.last_lines(log.read_bytes()))
+
+    def close(self) -> None:
+        """Close the connections, then give the lease back: the last one stops the engine."""
+        super().close()
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.close()
+
+
+def local(config: str | Path | None = None, *, state_dir: str | Path | None = None) -> Environment:
+    """Return a private engine: a child process that is started with the first call.
+
+    Programs that use the same state directory share one engine, and the last to leave stops it;
+    its sandboxes sleep then and their files stay. Use it in an ``with`` block.
+
+    Args:
+        config: path of an ``atoll.toml``.
+        state_dir: where the engine keeps everything; default: what *config* or ``ATOLL_STATE_DIR``
+            says, else ``/var/lib/atoll``.
+
+    Raises:
+        RuntimeNotAvailableError: (by the first call) this host lacks what containers need, or
+            this is not root; the suggestion says what to do. `atoll doctor` tells more.
+    """
+    path = Path(config) if config is not None else None
+    directory = _shared.state_directory(
+        state_dir, path.read_text("utf-8") if path else "", _io.environment()
+    )
+    arguments = ["--local", "--state-dir", str(directory)]
+    if path is not None:
+        arguments += ["--config", str(path.absolute())]
+    return Environment(LocalTransport(directory, arguments))

@@ -1,0 +1,116 @@
+"""A sandbox: commands, files, sessions, and its life."""
+
+from collections.abc import Mapping
+
+from atoll.sdk import _arguments, _shared
+from atoll.sdk._sync.commands import Commands
+from atoll.sdk._sync.files import Files
+from atoll.sdk._sync.session import Session
+from atoll.sdk._results import State
+from atoll.wire import ops
+from atoll.wire.base import Duration, Empty
+from atoll.wire.process import CreateSessionRequest, SessionInfo
+from atoll.wire.sandbox import SandboxInfo
+
+
+class Sandbox(Commands, Files):
+    """One sandbox. The same id in the same namespace is always the same one.
+
+    Made by `get_sandbox`, without any I/O: the first operation creates or wakes it.
+    """
+
+    @property
+    def id(self) -> str:
+        """The sandbox's id."""
+        return self._address.id
+
+    @property
+    def namespace(self) -> str:
+        """The name of its namespace."""
+        return self._address.namespace
+
+    def __repr__(self) -> str:
+        return f"<Sandbox {self.namespace}/{self.id}>"
+
+    def create_session(
+        self,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        env: Mapping[str, str | None] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        isolation: bool = False,
+        command_timeout: Duration | None = None,
+    ) -> Session:
+        """Make a session: a shell state of its own.
+
+        Args:
+            id: 1 to 128 letters, digits, ``.``, ``_`` or ``-``; a random one when not given.
+            name: for people.
+            env: variables of the session; None unsets one of the sandbox.
+            cwd: where it starts, and starts again after its shell ended.
+            user: whose rights its commands and file calls have.
+            isolation: its processes see only each other.
+            command_timeout: default time limit of its commands.
+
+        Raises:
+            SessionAlreadyExistsError: there is one with this id.
+        """
+        request = CreateSessionRequest(
+            id=_arguments.check_session(id) if id is not None else None,
+            name=name,
+            env=dict(env or {}),
+            cwd=cwd,
+            user=user,
+            isolation=isolation,
+            command_timeout_ms=_arguments.time_limit(command_timeout),
+        )
+        return Session(self._address, self._call(ops.CREATE_SESSION, request))
+
+    def get_session(self, id: str) -> Session:
+        """Return the session with this id.
+
+        Raises:
+            SessionNotFoundError: there is none.
+        """
+        more = {"session": _arguments.check_session(id)}
+        return Session(self._address, self._call(ops.GET_SESSION, Empty(), more=more))
+
+    def delete_session(self, id: str) -> None:
+        """End a session and every process started in it."""
+        more = {"session": _arguments.check_session(id)}
+        self._call(ops.DELETE_SESSION, Empty(), more=more)
+
+    def list_sessions(self) -> list[SessionInfo]:
+        """Return all sessions."""
+        return (self._call(ops.LIST_SESSIONS, Empty())).sessions
+
+    def start(self) -> SandboxInfo:
+        """Create or wake the sandbox now instead of with its first operation."""
+        return self._call(ops.START, Empty())
+
+    def stop(self) -> SandboxInfo:
+        """Put the sandbox to sleep: processes end, files stay."""
+        return self._call(ops.STOP, Empty())
+
+    def destroy(self) -> None:
+        """Remove the sandbox with all its files; nothing happens if there is none."""
+        self._address.destroy()
+
+    def info(self) -> SandboxInfo:
+        """Return what the engine knows about the sandbox; starts nothing.
+
+        Raises:
+            SandboxNotFoundError: it was never created, or destroyed.
+        """
+        return self._call(ops.INFO, Empty())
+
+    def get_state(self) -> State:
+        """Return the state in the words of 0.12 (stopped, starting, healthy, …); starts nothing."""
+        info = self.info()
+        return State(
+            status=_shared.state_word(info),
+            last_change=info.state_changed_at or info.started_at or info.created_at,
+            exit_code=info.exit_code,
+        )

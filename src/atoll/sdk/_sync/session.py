@@ -1,0 +1,32 @@
+"""A session: the API of the sandbox, in a shell state of its own."""
+
+from atoll.sdk._sync.commands import Commands
+from atoll.sdk._sync.files import Files
+from atoll.sdk._sync.target import Address
+from atoll.wire import ops
+from atoll.wire.base import Empty
+from atoll.wire.process import SessionInfo
+
+
+class Session(Commands, Files):
+    """A shell state with its own working directory, variables, functions and options.
+
+    Made by `Sandbox.create_session` and `Sandbox.get_session`. Its commands run one after the
+    other; those of different sessions run in parallel.
+    """
+
+    def __init__(self, address: Address, info: SessionInfo) -> None:
+        super().__init__(address, info.id, info.command_timeout_ms)
+        self.info = info
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.info.id
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} of {self._address.namespace}/{self._address.id}>"
+
+    def delete(self) -> None:
+        """End the session and every process started in it."""
+        self._call(ops.DELETE_SESSION, Empty(), more={"session": self.id})

@@ -1,0 +1,79 @@
+"""What a call is made on: a sandbox as a whole, or one of its sessions.
+
+Making a target does no I/O. The options given to `get_sandbox` are sent once, before the first
+operation; without options there is no extra request, because every operation creates or wakes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from atoll.sdk import _io, _shared
+from atoll.sdk._sync import transport
+from atoll.wire import ops
+from atoll.wire.base import Empty, Request, Result
+from atoll.wire.sandbox import SandboxOptions
+
+ResultT = TypeVar("ResultT", bound=Result)
+
+
+class Address:
+    """One sandbox at one engine, and whether its options were sent."""
+
+    def __init__(
+        self,
+        via: transport.Transport,
+        namespace: str,
+        sandbox_id: str,
+        options: SandboxOptions | None = None,
+        ready: float = _shared.READY_SECONDS,
+    ) -> None:
+        self.transport = via
+        self.namespace = namespace
+        self.id = sandbox_id
+        self.ready = ready
+        self._options = options
+        self._unsent = options is not None
+        self._lock: _io.Lock | None = None
+
+    @property
+    def params(self) -> dict[str, str]:
+        """Values for the placeholders of paths."""
+        return {"namespace": self.namespace, "id": self.id}
+
+    def ensure(self) -> None:
+        """Send the options if there are any that were not sent."""
+        if not self._unsent or self._options is None:
+            return
+        self._lock = self._lock or _io.Lock()
+        with self._lock:
+            if self._unsent:
+                self.transport.call(ops.ENSURE, self.params, self._options, ready=self.ready)
+                self._unsent = False
+
+    def destroy(self) -> None:
+        """Destroy the sandbox; a later one of this id gets the options again."""
+        self.transport.call(ops.DESTROY, self.params, Empty(), ready=self.ready)
+        self._unsent = self._options is not None
+
+
+class Target:
+    """Base of `Sandbox` and `Session`: where its calls go to."""
+
+    def __init__(self, address: Address, session: str | None = None) -> None:
+        self._address = address
+        self._session = session
+
+    def _call(
+        self,
+        op: ops.Op[Any, ResultT],
+        request: Request,
+        *,
+        content: transport.Body | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> ResultT:
+        """Make a call; *more* are further values for the placeholders of its path."""
+        self._address.ensure()
+        params = self._address.params | dict(more or {})
+        return self._address.transport.call(
+            op, params, request, content=content, ready=self._address.ready
+        )

@@ -1,0 +1,224 @@
+"""The way to the engine: HTTP over a unix socket or TCP, errors mapped once, retries.
+
+A mutating request is sent again only when the engine cannot have accepted it. Figures: a whole
+request over a unix socket costs 0.3 to 0.4 ms of client and server time together, so the client
+library is used as it is, with its own pool but without its limits on connections.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from atoll.errors import ContainerNotReadyError, RouteNotFoundError, SandboxError
+from atoll.sdk import _io, _shared
+from atoll.wire import ops
+from atoll.wire.base import Empty, Request, Result
+
+if TYPE_CHECKING:
+    import httpx2
+
+ResultT = TypeVar("ResultT", bound=Result)
+Body = bytes | _io.Chunks
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 600.0
+"""How long one answer may take: a start may build an image, a write may sync gigabytes."""
+
+SILENCE_SECONDS = 60.0
+"""Silence after which a stream counts as lost: four heartbeats (semantics.md "Commands" 7)."""
+
+_IDLE_SECONDS = 4.0
+"""Age at which an idle connection is closed: below the 5 s after which servers usually do, so
+that a request never meets a connection that is just being closed."""
+
+
+class ConnectionLostError(Exception):
+    """A request was sent and its answer did not arrive, or not all of it."""
+
+
+class Transport:
+    """Sends requests to one engine. Safe to use from several event loops, one after the other."""
+
+    def __init__(self, endpoint: _shared.Endpoint) -> None:
+        self.endpoint = endpoint
+        self._client: httpx2.Client | None = None
+        self._scope: object = None
+        self._reached = False
+
+    def open(self) -> None:
+        """Make the engine available; `local` starts it here, others have nothing to do."""
+
+    def call(
+        self,
+        op: ops.Op[Any, ResultT],
+        params: Mapping[str, str],
+        request: Request,
+        *,
+        content: Body | None = None,
+        ready: float = _shared.READY_SECONDS,
+        patience: float | None = None,
+        timeout: float = ANSWER_SECONDS,
+    ) -> ResultT:
+        """Make a unary call (or an upload of *content*) and return its result.
+
+        *params* are the placeholders of the operation's path; for the rest see `send`.
+
+        Raises:
+            SandboxError: any error of the engine.
+            EngineUnreachableError: nobody answers.
+            OperationInterruptedError: the connection was lost; the outcome is not known.
+        """
+        call = _shared.build_call(op, params, request)
+        try:
+            with self.send(
+                call, content=content, ready=ready, patience=patience, timeout=timeout
+            ) as answer:
+                return _shared.read_answer(op, _read(answer))
+        except ConnectionLostError as error:
+            raise _shared.lost(op.name, str(error)) from error
+        except RouteNotFoundError:
+            self.check_version()
+            raise
+
+    def check_version(self) -> None:
+        """Ask the engine for its version: called only when an answer looks strange."""
+        call = _shared.build_call(ops.VERSION, {}, Empty())
+        with self.send(call) as answer:
+            _shared.check_version(_shared.read_answer(ops.VERSION, _read(answer)))
+
+    @contextmanager
+    def send(
+        self,
+        call: _shared.Call,
+        *,
+        content: Body | None = None,
+        ready: float = _shared.READY_SECONDS,
+        patience: float | None = None,
+        timeout: float = ANSWER_SECONDS,
+    ) -> Iterator["httpx2.Response"]:
+        """Yield the answer to *call*, when it is a success, with its body not read yet.
+
+        Args:
+            call: the request.
+            content: its body when that is not part of *call*.
+            ready: seconds during which `CONTAINER_NOT_READY` is tried again.
+            patience: seconds to wait for an engine that cannot be reached; None:
+                `RECONNECT_SECONDS` for one that was reached before, else no waiting.
+            timeout: seconds the engine may be silent.
+
+        Raises:
+            ConnectionLostError: the request was sent and the answer is not complete.
+        """
+        import httpx2
+
+        answer = self._answer(call, content, ready, patience, timeout)
+        try:
+            yield answer
+        except httpx2.TransportError as error:
+            raise ConnectionLostError(_reason(error)) from error
+        finally:
+            answer.close()
+
+    def _answer(
+        self,
+        call: _shared.Call,
+        content: Body | None,
+        ready: float,
+        patience: float | None,
+        timeout: float,
+    ) -> "httpx2.Response":
+        import httpx2
+
+        self.open()
+        start = _io.now()
+        if patience is None:
+            patience = _shared.RECONNECT_SECONDS if self._reached else 0.0
+        away = _shared.Backoff(start + patience, _io.jitter)
+        starting = _shared.Backoff(start + ready, _io.jitter)
+        while True:
+            client = self._connected()
+            body = call.body if content is None else content
+            request = client.build_request(
+                call.method,
+                self.endpoint.url + call.path,
+                headers=call.headers,
+                content=body,
+                timeout=httpx2.Timeout(timeout, connect=CONNECT_SECONDS, pool=None),
+            )
+            try:
+                answer = client.send(request, stream=True)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure: SandboxError = _shared.unreachable(self.endpoint, _reason(error))
+                delay = away.wait(_io.now())
+            except httpx2.TransportError as error:
+                raise ConnectionLostError(_reason(error)) from error
+            else:
+                self._reached = True
+                if answer.status_code < 400:
+                    return answer
+                failure = _failure(answer)
+                delay = starting.wait(_io.now(), failure.retry_after)
+                if not isinstance(failure, ContainerNotReadyError) or _used_up(content):
+                    raise failure
+            if delay is None:
+                raise failure
+            _io.sleep(delay)
+
+    def _connected(self) -> "httpx2.Client":
+        """Return the client of this event loop, or of this process after a fork."""
+        scope = _io.scope()
+        if self._client is None or (scope is not self._scope and scope != self._scope):
+            self._client, self._scope = _new_client(self.endpoint), scope
+        return self._client
+
+    def close(self) -> None:
+        """Close all connections."""
+        client, self._client = self._client, None
+        if client is not None and self._scope == _io.scope():
+            client.close()
+
+
+def _new_client(endpoint: _shared.Endpoint) -> "httpx2.Client":
+    import httpx2
+
+    limits = httpx2.Limits(
+        max_connections=None, max_keepalive_connections=32, keepalive_expiry=_IDLE_SECONDS
+    )
+    headers = {"user-agent": "atoll", "accept-encoding": "identity"}
+    if endpoint.api_key:
+        headers["authorization"] = f"Bearer {endpoint.api_key}"
+    if endpoint.remote:
+        return httpx2.Client(headers=headers, limits=limits)
+    transport = httpx2.HTTPTransport(uds=endpoint.socket, limits=limits, trust_env=False)
+    return httpx2.Client(headers=headers, transport=transport, trust_env=False)
+
+
+def _failure(answer: "httpx2.Response") -> SandboxError:
+    import httpx2
+
+    try:
+        body = _read(answer)
+    except httpx2.TransportError as error:
+        raise ConnectionLostError(_reason(error)) from error
+    finally:
+        answer.close()
+    return _shared.read_error(answer.status_code, answer.headers, body)
+
+
+def chunks_of(answer: "httpx2.Response") -> _io.Stream[bytes]:
+    """Return the body of an answer as it comes off the connection."""
+    chunks: Any = answer.iter_raw()  # a generator in both forms, though only one says so
+    stream: _io.Stream[bytes] = chunks
+    return stream
+
+
+def _read(answer: "httpx2.Response") -> bytes:
+    return b"".join(list(answer.iter_raw()))
+
+
+def _used_up(content: Body | None) -> bool:
+    return content is not None and not isinstance(content, bytes)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

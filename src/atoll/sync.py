@@ -1,0 +1,112 @@
+"""The blocking SDK: every name of `atoll`, for code without an event loop.
+
+    import atoll.sync as atoll
+
+    with atoll.local() as env:
+        sandbox = atoll.get_sandbox(env.Sandbox, "my-sandbox")
+        result = sandbox.exec("echo hello")
+
+Its calls may be made from several threads at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from atoll import __version__
+
+if TYPE_CHECKING:
+    from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
+    from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
+    from atoll.sdk._sync.environment import (
+        Environment,
+        Namespace,
+        connect,
+        get_sandbox,
+        proxy_to_sandbox,
+    )
+    from atoll.sdk._sync.filestream import FileStream
+    from atoll.sdk._sync.local import local
+    from atoll.sdk._sync.process import ProcessHandle
+    from atoll.sdk._sync.sandbox import Sandbox
+    from atoll.sdk._sync.session import Session
+    from atoll.sdk._sync.streams import ExecStream, parse_sse_stream
+    from atoll.wire.files import FileInfo, FileList, FileMeta, WriteResult
+    from atoll.wire.process import (
+        ExecEvent,
+        ExecResult,
+        Exited,
+        Failed,
+        Gap,
+        SessionInfo,
+        Started,
+        Stderr,
+        Stdout,
+    )
+    from atoll.wire.sandbox import CustomInstance, SandboxInfo, SandboxPage, Version
+
+_MODULES = {
+    "atoll.errors": "CommandFailedError EngineUnreachableError SandboxError",
+    "atoll.sdk._sync.environment": "Environment Namespace connect get_sandbox proxy_to_sandbox",
+    "atoll.sdk._sync.filestream": "FileStream",
+    "atoll.sdk._sync.local": "local",
+    "atoll.sdk._sync.process": "ProcessHandle",
+    "atoll.sdk._sync.sandbox": "Sandbox",
+    "atoll.sdk._sync.session": "Session",
+    "atoll.sdk._sync.streams": "ExecStream parse_sse_stream",
+    "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
+    "atoll.wire.files": "FileInfo FileList FileMeta WriteResult",
+    "atoll.wire.process": "ExecEvent ExecResult Exited Failed Gap SessionInfo Started Stderr Stdout",
+    "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = [
+    "CommandFailedError",
+    "ContainerTimeouts",
+    "CustomInstance",
+    "EngineUnreachableError",
+    "Environment",
+    "ExecEvent",
+    "ExecResult",
+    "ExecStream",
+    "Exited",
+    "Failed",
+    "FileInfo",
+    "FileList",
+    "FileMeta",
+    "FileStream",
+    "Gap",
+    "Namespace",
+    "ProcessHandle",
+    "ReadFileResult",
+    "Sandbox",
+    "SandboxError",
+    "SandboxInfo",
+    "SandboxPage",
+    "Session",
+    "SessionInfo",
+    "Started",
+    "State",
+    "Stderr",
+    "Stdout",
+    "Version",
+    "WriteResult",
+    "__version__",
+    "connect",
+    "get_sandbox",
+    "local",
+    "parse_sse_stream",
+    "proxy_to_sandbox",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
