@@ -1,9 +1,13 @@
 """The root of a running sandbox: an overlay of the image's layers and its own, ids mapped.
 
-Every layer is cloned, idmapped and attached below ``<state_dir>/run/<host_ref>/.layers`` for the
-moment of the mount; overlay keeps private clones, so these are gone again before the root is
-used. Whatever a crash leaves lies below the sandbox's own run directory and is found in the mount
-table. Nothing of a mounted layer is ever changed from outside.
+Roots appear in ``/run/atoll/<key of the state directory>/<host_ref>/rootfs``, not below the state
+directory: the container's first process walks to its root with the sandbox's ids, which closed
+directories (state, a home) would stop. Only root of that sandbox may pass its own directory there.
+
+Every layer is cloned, idmapped and attached beside the root for the moment of the mount; overlay
+keeps private clones, so these are gone again before the root is used. Whatever a crash leaves lies
+below the sandbox's directory and is found in the mount table. Nothing of a mounted layer is ever
+changed from outside.
 """
 
 import asyncio
@@ -22,8 +26,10 @@ from atoll.host import linux
 from atoll.host.mounts import mount_at, mounts_below, read_mounts, stop_propagation
 from atoll.settings import StorageSettings
 from atoll.storage import idmap
-from atoll.storage.label import RootLabel, parse_label
+from atoll.storage.label import RootLabel, parse_label, store_key
 from atoll.storage.layers import LayerStore
+
+BASE = Path("/run/atoll/roots")
 
 _STAGING = ".layers"
 _OPTIONS = "index=off,metacopy=off,redirect_dir=on"
@@ -42,15 +48,20 @@ class RootfsStore:
     Args:
         settings: `state_dir`.
         layers: where the writable layers are; open.
+        base: where roots of all engines of the host appear; passable for all, listed by root only.
     """
 
-    def __init__(self, settings: StorageSettings, layers: LayerStore) -> None:
-        self._run_dir = settings.state_dir / "run"
+    def __init__(self, settings: StorageSettings, layers: LayerStore, *, base: Path = BASE) -> None:
+        self._base = base
+        self._store = store_key(settings.state_dir)
+        self._run_dir = base / self._store
         self._layers = layers
 
     async def open(self) -> None:
         """Prepare the directory that roots appear in."""
-        self._run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._base, self._run_dir):
+            folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+            folder.chmod(0o711)
         await asyncio.to_thread(stop_propagation, self._run_dir)
 
     async def close(self) -> None:
@@ -58,6 +69,7 @@ class RootfsStore:
         with suppress(OSError):
             while mount_at(self._run_dir, read_mounts()):
                 linux.umount(self._run_dir)
+            self._run_dir.rmdir()
 
     async def mount(
         self, host_ref: str, lowers: Sequence[Path], layer_id: str, id_base: int, id_count: int
@@ -65,7 +77,7 @@ class RootfsStore:
         """Mount the root of *host_ref* and return it; an equal one that is there is kept.
 
         Args:
-            host_ref: names the directory below ``run``.
+            host_ref: names the directory of the root.
             lowers: the image's layers, the uppermost first; ids on disk are the image's own.
             layer_id: the writable layer.
             id_base: host id of root inside.
@@ -76,13 +88,13 @@ class RootfsStore:
             NotSupportedByRuntimeError: kernel or file system has no idmapped overlay layers.
         """
         folder = await self._layers.attach(layer_id)
-        label = RootLabel(layer_id, id_base, id_count)
+        label = RootLabel(self._store, layer_id, id_base, id_count)
         # Overlay refuses a layer that is listed twice; the upper occurrence hides the lower one.
         distinct = list(dict.fromkeys(lowers))
         return await asyncio.to_thread(self._mount, host_ref, distinct, folder, label)
 
     async def unmount(self, host_ref: str) -> None:
-        """Unmount the root and whatever is mounted below the sandbox's run directory."""
+        """Unmount the root and whatever else a crash left beside it."""
         await asyncio.to_thread(self._unmount, host_ref)
 
     async def list(self) -> list[str]:
@@ -105,7 +117,9 @@ class RootfsStore:
             )
         self._unmount(host_ref)
         try:
-            root.mkdir(parents=True)
+            root.parent.mkdir(mode=0o710)
+            os.chown(root.parent, 0, label.id_base)
+            root.mkdir(mode=0o700)
             _mount_overlay(root, lowers, layer, label)
         except OSError as error:
             self._unmount(host_ref)
