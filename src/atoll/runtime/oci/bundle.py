@@ -21,7 +21,6 @@ from atoll.runtime.base import ContainerSpec
 from atoll.runtime.oci import seccomp
 
 COMMAND_CAPABILITIES = (
-    "CAP_AUDIT_WRITE",  # pam writes audit records
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
     "CAP_FOWNER",
@@ -66,9 +65,6 @@ MASKED_PATHS = (
     "/proc/vmallocinfo",
 )
 READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-
-CPU_PERIOD = 100_000
-"""Microseconds over which the processor limit is kept: the kernel's default."""
 
 
 class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):

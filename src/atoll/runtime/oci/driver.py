@@ -28,6 +28,7 @@ from atoll.host import process
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli
 from atoll.runtime.oci.agent_bundle import AgentBundle
+from atoll.runtime.oci.cgroup_files import Limits
 from atoll.runtime.oci.verdict import verdict
 from atoll.settings import MIB, RuntimeSettings, StorageSettings
 
@@ -149,9 +150,7 @@ class OciRuntime:
         agent_cgroup = cgroup.path_of(self._engine_id, spec.host_ref) / "agent"
         config = bundle.config(spec, self._host, agent_cgroup)
         _write(spec.run_dir / "config.json", json.dumps(config).encode())
-        self._cgroup(spec.host_ref).make(
-            cgroup.Limits(memory=spec.memory, cpu=spec.cpu, pids=spec.pids)
-        )
+        self._cgroup(spec.host_ref).make(Limits(memory=spec.memory, cpu=spec.cpu, pids=spec.pids))
 
     def _descriptors(self, spec: ContainerSpec, opened: ExitStack) -> list[int]:
         """Return what the agent inherits, as 3, 4, …: see README.md "Descriptors"."""

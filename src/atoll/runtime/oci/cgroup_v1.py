@@ -1,0 +1,76 @@
+"""The groups of one sandbox on cgroup v1, alone or hybrid: one directory in each hierarchy.
+
+Every process stays in ``agent`` of the freezer, which is thus the complete list of them.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from atoll.runtime.base import Usage
+from atoll.runtime.oci import cgroup_files as files
+from atoll.runtime.oci.cgroup_files import CPU_PERIOD, LIMITING, Limits
+
+
+class CgroupV1:
+    """One directory in each hierarchy."""
+
+    def __init__(self, hierarchies: Mapping[str, Path], path: PurePosixPath) -> None:
+        self._hierarchies, self._path = hierarchies, path
+
+    def _dir(self, controller: str, name: str = "") -> Path:
+        return self._hierarchies[controller] / self._path / name
+
+    def make(self, limits: Limits) -> None:
+        """Make the group of the commands with its limits."""
+        for controller in LIMITING:
+            self._dir(controller, "user").mkdir(parents=True, exist_ok=True)
+        memory, cpu = self._dir("memory", "user"), self._dir("cpu", "user")
+        files.write(memory / "memory.limit_in_bytes", limits.memory)
+        # Memory and swap together: absent where the kernel does not account for swap.
+        with suppress(FileNotFoundError):
+            files.write(memory / "memory.memsw.limit_in_bytes", limits.memory)
+        files.write(cpu / "cpu.cfs_period_us", CPU_PERIOD)
+        files.write(cpu / "cpu.cfs_quota_us", limits.quota)
+        files.write(self._dir("pids", "user") / "pids.max", limits.pids)
+
+    def procs_files(self) -> list[Path]:
+        """Return the files to write "0" to in order to become a limited command."""
+        return [self._dir(controller, "user") / "cgroup.procs" for controller in LIMITING]
+
+    def memory_events_file(self) -> Path:
+        """Return the file with the line ``oom_kill N`` of the commands."""
+        return self._dir("memory", "user") / "memory.oom_control"
+
+    def pids(self) -> list[int]:
+        """Return every process of the sandbox, in the host's pid namespace."""
+        return files.pids(self._dir("freezer"))
+
+    def holds(self, pid: int) -> bool:
+        """Whether *pid* is alive and a process of the sandbox (and not a stranger's by reuse)."""
+        return files.holds(self._path, pid)
+
+    def set_frozen(self, frozen: bool) -> None:
+        """Ask the kernel to freeze or thaw; see `freeze`. No groups: nothing happens."""
+        with suppress(FileNotFoundError):
+            files.write(self._dir("freezer") / "freezer.state", "FROZEN" if frozen else "THAWED")
+
+    def is_frozen(self) -> bool:
+        """Whether every process is frozen."""
+        return files.read(self._dir("freezer") / "freezer.state").strip() == "FROZEN"
+
+    def usage(self) -> Usage:
+        """Return what the sandbox uses now; zeros when it is gone."""
+        memory = self._dir("memory", "user")
+        return Usage(
+            memory=files.number(memory / "memory.usage_in_bytes")
+            - files.keyed(memory / "memory.stat").get("total_inactive_file", 0),
+            cpu_time=files.number(self._dir("cpuacct") / "cpuacct.usage") / 1e9,
+            pids=files.number(self._dir("pids", "user") / "pids.current"),
+            oom_kills=files.keyed(self.memory_events_file()).get("oom_kill", 0),
+        )
+
+    def remove(self) -> None:
+        """Remove the groups, which must hold no process any more."""
+        for mount in set(self._hierarchies.values()):
+            files.remove(mount / self._path)
