@@ -1,0 +1,71 @@
+"""Listing a directory, one page at a time.
+
+A page begins behind the path that its cursor names, whether that still exists or not, so entries
+that come and go between pages neither repeat nor hide others.
+"""
+
+from typing import Any, Final
+
+from atoll.agent import files_info, files_path, files_walk
+from atoll.agent.files_request import Fields
+from atoll.agent.files_stream import Stream
+
+MAX_PAGE: Final = 10_000
+
+PAGE_BYTES: Final = 4 << 20
+"""Estimated size of an answer at which a page ends early: half of the largest frame."""
+
+_ENTRY_BYTES: Final = 300
+
+
+def list_files(stream: Stream, fields: Fields) -> dict[str, Any]:
+    """Return a page of the entries of ``path``, links as themselves.
+
+    Without ``include_hidden``, names that begin with a dot are left out, and all below them.
+    """
+    path = fields.path()
+    limit = fields.integer("limit", 1000, low=1, high=MAX_PAGE)
+    cursor = files_path.to_bytes(fields.optional_text("cursor") or "")
+    hidden = fields.flag("include_hidden")
+    with files_path.blame(path), files_walk.opened(path) as top:
+        items = files_walk.walk(
+            top,
+            accept=None if hidden else _is_visible,
+            recursive=fields.flag("recursive"),
+            after=cursor.split(b"/") if cursor else (),
+            batch=min(limit + 1, files_walk.BATCH),
+        )
+        return _page(stream, items, path, limit)
+
+
+def _is_visible(name: bytes, _relative: bytes, _is_directory: bool) -> bool:
+    return not name.startswith(b".")
+
+
+def _page(stream: Stream, items: files_walk.Items, path: bytes, limit: int) -> dict[str, Any]:
+    describer = files_info.Describer()
+    files: list[dict[str, Any]] = []
+    size, last = 0, b""
+    for item in items:
+        stream.check()
+        if len(files) == limit or size > PAGE_BYTES:
+            cursor: str | None = files_path.to_text(last)
+            break
+        last = item.relative
+        whole = files_path.join(path, item.relative)
+        try:
+            entry = files_info.describe_entry(
+                describer, item.directory, item.name, whole, item.relative
+            )
+        except FileNotFoundError:
+            continue
+        files.append(entry)
+        size += _ENTRY_BYTES + 2 * len(whole)
+    else:
+        cursor = None
+    return {
+        "files": files,
+        "path": files_path.to_text(path),
+        "count": len(files),
+        "cursor": cursor,
+    }

@@ -1,0 +1,38 @@
+"""Writing one file from a streamed body.
+
+The order is: is the target writable, then the whole body into a spool, then the change. A body
+that breaks off, a full disk or a cancelled call therefore leaves the old file as it was.
+"""
+
+from typing import Any
+
+from atoll import errors
+from atoll.agent import files_info, files_path, files_spool
+from atoll.agent.files_request import Fields
+from atoll.agent.files_stream import Stream
+
+
+def write_file(stream: Stream, fields: Fields) -> dict[str, Any]:
+    """Write the body to ``path``; with ``append`` to its end. Missing parents are made."""
+    path, mode, append = fields.path(), fields.mode(), fields.flag("append")
+    if fields.text("path").endswith("/"):
+        raise errors.IsDirectoryError(
+            f"a file cannot be named like a directory: {fields.text('path')}",
+            context={"path": fields.text("path")},
+        )
+    with files_path.target(path, make=True) as place:
+        existing = place.stat()
+        if existing is not None:
+            files_spool.check_writable(place, existing)
+        with files_spool.Spool(place, existing) as spool:
+            for data in stream.body():
+                spool.write(data)
+            if append:
+                spool.append(mode)
+            else:
+                spool.replace(mode)
+            return {
+                "path": files_path.to_text(path),
+                "size": spool.size,
+                "timestamp": files_info.now(),
+            }
