@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from atoll import errors, sync
     from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
     from atoll.sdk._async.environment import (
         Environment,
@@ -59,6 +60,7 @@ _MODULES = {
     "atoll.wire.process": "ExecEvent ExecResult Exited Failed Gap SessionInfo Started Stderr Stdout",
     "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
 }
+_SUBMODULES = {"errors", "sync"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
@@ -94,14 +96,18 @@ __all__ = [
     "WriteResult",
     "__version__",
     "connect",
+    "errors",
     "get_sandbox",
     "local",
     "parse_sse_stream",
     "proxy_to_sandbox",
+    "sync",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"atoll.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

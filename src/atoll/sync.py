@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from atoll import __version__
 
 if TYPE_CHECKING:
+    from atoll import errors
     from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
     from atoll.sdk._sync.environment import (
@@ -58,6 +59,7 @@ _MODULES = {
     "atoll.wire.process": "ExecEvent ExecResult Exited Failed Gap SessionInfo Started Stderr Stdout",
     "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
 }
+_SUBMODULES = {"errors"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
@@ -93,6 +95,7 @@ __all__ = [
     "WriteResult",
     "__version__",
     "connect",
+    "errors",
     "get_sandbox",
     "local",
     "parse_sse_stream",
@@ -101,6 +104,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"atoll.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

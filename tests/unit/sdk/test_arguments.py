@@ -1,0 +1,186 @@
+"""What a caller may pass, checked before any I/O."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from atoll import errors
+from atoll.engine import ids
+from atoll.sdk import _arguments
+from atoll.sdk._results import ContainerTimeouts
+from atoll.wire.sandbox import CustomInstance, SandboxOptions
+
+
+@given(st.text(max_size=70) | st.from_regex(re.compile(r"[A-Za-z._-]{1,65}"), fullmatch=True))
+@example("www")
+@example("Workers")
+@example("..")
+@example("-x")
+@example("x-")
+@example("a" * 63)
+@example("a" * 64)
+@example("")
+def test_the_client_has_the_same_rules_for_ids_as_the_engine(candidate: str) -> None:
+    assert _accepts(_arguments.check_id, candidate) == _accepts(ids.check_sandbox_id, candidate)
+
+
+@given(st.text(max_size=70))
+@example("Sandbox")
+@example("a-")
+@example("-a")
+@example("a" * 64)
+def test_the_client_has_the_same_rules_for_namespaces_as_the_engine(candidate: str) -> None:
+    ours = _accepts(_arguments.check_namespace, candidate)
+    assert ours == _accepts(ids.check_namespace, candidate)
+
+
+def _accepts(check: Any, value: str) -> bool:
+    try:
+        check(value)
+    except (errors.InvalidSandboxIdError, errors.ValidationFailedError):
+        return False
+    return True
+
+
+def test_an_id_is_lowered_only_when_asked() -> None:
+    assert _arguments.check_id("MyBox") == "MyBox"
+    assert _arguments.check_id("MyBox", normalize=True) == "mybox"
+
+
+def test_an_id_that_is_no_text_is_refused_with_a_typed_error() -> None:
+    with pytest.raises(errors.InvalidSandboxIdError):
+        _arguments.check_id(7)  # type: ignore[arg-type]
+
+
+def test_session_ids_follow_the_rule_of_the_session_header() -> None:
+    assert _arguments.check_session("a.B_c-1") == "a.B_c-1"
+    for wrong in ("", "a b", "a/b", "a" * 129, "é"):
+        with pytest.raises(errors.ValidationFailedError):
+            _arguments.check_session(wrong)
+
+
+def test_a_command_is_text_or_a_list_of_texts() -> None:
+    assert _arguments.check_command("echo 'oops") == "echo 'oops"
+    assert _arguments.check_command(("ls", "")) == ["ls", ""]
+    for wrong in ("", "  \n", [], [""], "a\0b", ["a", "b\0"], ["a", 1], [b"a"]):
+        with pytest.raises(errors.InvalidCommandError):
+            _arguments.check_command(wrong)  # type: ignore[arg-type]
+
+
+def test_encodings_of_output_are_codecs_of_text_or_base64() -> None:
+    for right in ("utf-8", "latin-1", "base64", "utf-16"):
+        assert _arguments.check_encoding(right) == right
+    for wrong in ("nonsense", "rot13", "hex"):
+        with pytest.raises(errors.ValidationFailedError):
+            _arguments.check_encoding(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given_", "limit"),
+    [(None, None), (1.5, 1500), ("5m", 300_000), (timedelta(seconds=2), 2000), (0.001, 1)],
+)
+def test_time_limits_become_milliseconds(given_: Any, limit: int | None) -> None:
+    assert _arguments.time_limit(given_) == limit
+
+
+@pytest.mark.parametrize("wrong", [0, 0.0, "0s", -1, "soon", float("inf"), float("nan"), [], "5 y"])
+def test_a_time_limit_that_makes_no_sense_is_refused(wrong: Any) -> None:
+    with pytest.raises(errors.ValidationFailedError):
+        _arguments.time_limit(wrong)
+
+
+def test_content_is_encoded_as_asked() -> None:
+    assert _arguments.encode_content("é", None) == "é".encode()
+    assert _arguments.encode_content("é", "latin-1") == b"\xe9"
+    assert _arguments.encode_content("AAE=", "base64") == b"\x00\x01"
+    assert _arguments.encode_content(b"AAE=", "base64") == b"\x00\x01"
+    assert _arguments.encode_content(b"\xff", "utf-8") == b"\xff"
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"), [("A", "base64"), ("é", "ascii"), ("x", "nonsense"), ("\ud800", None)]
+)
+def test_content_that_is_not_in_its_encoding_is_refused(content: str, encoding: str | None) -> None:
+    with pytest.raises(errors.ValidationFailedError):
+        _arguments.encode_content(content, encoding)
+
+
+def test_streamed_content_is_bytes_or_utf8() -> None:
+    _arguments.check_streamed_encoding(None)
+    with pytest.raises(errors.ValidationFailedError):
+        _arguments.check_streamed_encoding("base64")
+
+
+NOTHING = dict.fromkeys(
+    [
+        "sleep_after",
+        "keep_alive",
+        "sleep_mode",
+        "enable_default_session",
+        "instance_type",
+        "image",
+        "runtime",
+        "env",
+        "enable_internet",
+        "labels",
+        "ttl",
+        "queue",
+        "volumes",
+    ]
+)
+
+
+def test_without_options_there_is_nothing_to_send() -> None:
+    assert _arguments.sandbox_options(**NOTHING) is None
+
+
+def test_options_that_were_given_are_sent_false_ones_too() -> None:
+    options = _arguments.sandbox_options(
+        **NOTHING
+        | {"sleep_after": "10m", "ttl": 3, "keep_alive": False, "env": {"A": None}, "labels": {}}
+    )
+    assert options == SandboxOptions(
+        sleep_after_ms=600_000, ttl_ms=3000, keep_alive=False, env={"A": None}, labels={}
+    )
+
+
+def test_a_size_of_ones_own_is_a_mapping_or_a_struct() -> None:
+    wanted = CustomInstance(vcpu=1.5, memory_mib=512, disk_mb=1000)
+    for size in (wanted, {"vcpu": 1.5, "memory_mib": 512, "disk_mb": 1000}):
+        options = _arguments.sandbox_options(**NOTHING | {"instance_type": size})
+        assert options is not None
+        assert options.instance_type == wanted
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sleep_after": "soon"},
+        {"queue": -1},
+        {"keep_alive": "yes"},
+        {"env": {"A": 1}},
+        {"instance_type": {"vcpu": 1, "memory_mib": 1}},
+        {"image": 7},
+    ],
+)
+def test_a_malformed_option_is_a_typed_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(errors.ValidationFailedError):
+        _arguments.sandbox_options(**NOTHING | wrong)
+
+
+def test_container_timeouts_come_from_the_option_then_the_variable_then_the_default() -> None:
+    variables = {"SANDBOX_INSTANCE_TIMEOUT_MS": "5000", "SANDBOX_PORT_TIMEOUT_MS": "7000"}
+    assert _arguments.timeouts(None, {}) == ContainerTimeouts()
+    assert _arguments.timeouts({"instance_get": "2s"}, variables) == ContainerTimeouts(
+        instance_get=2, port_ready=7
+    )
+    assert _arguments.timeouts(ContainerTimeouts(instance_get=1), variables).instance_get == 1
+    for wrong in ({"instance": 1}, {"port_ready": "x"}):
+        with pytest.raises(errors.ValidationFailedError):
+            _arguments.timeouts(wrong, {})
+    with pytest.raises(errors.ValidationFailedError):
+        _arguments.timeouts(None, {"SANDBOX_POLL_INTERVAL_MS": "fast"})
