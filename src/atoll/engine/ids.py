@@ -52,7 +52,9 @@ def check_namespace(name: str) -> str:
 
 def check_operation_id(id: str) -> str:
     """Return *id*; raise `ValidationFailedError` when it cannot be an operation id."""
-    return _checked(id, _OPERATION, "operation id", "1 to 128 letters, digits, '.', '_', ':' or '-'")
+    return _checked(
+        id, _OPERATION, "operation id", "1 to 128 letters, digits, '.', '_', ':' or '-'"
+    )
 
 
 def _checked(value: str, pattern: re.Pattern[str], what: str, rule: str) -> str:

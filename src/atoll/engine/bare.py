@@ -1,0 +1,115 @@
+"""Images, layers, roots and networks of the `fake` runtime: directories, and the host itself.
+
+They implement the interfaces of `parts` with nothing beneath, so that the engine takes the same
+steps with and without root.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+
+class BareConfig(msgspec.Struct, frozen=True):
+    """Configuration of the only image."""
+
+    env: Mapping[str, str] = {}
+    workdir: str = "/workspace"
+    user: str = "0:0"
+
+
+class BareImage(msgspec.Struct, frozen=True):
+    """An image without layers."""
+
+    reference: str
+    digest: str = "sha256:" + "0" * 64
+    layers: tuple[Path, ...] = ()
+    config: BareConfig = BareConfig()
+
+
+class BareImages:
+    """Every reference is the host itself."""
+
+    async def resolve(self, reference: str) -> BareImage:
+        """Return an image of this name."""
+        return BareImage(reference)
+
+
+class BareLayers:
+    """Plain directories without a limit.
+
+    Args:
+        base: where they are.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    async def create(self, layer_id: str, size_bytes: int) -> None:
+        """Make the directory; *size_bytes* is not enforced."""
+        (self._base / layer_id).mkdir(exist_ok=True)
+
+    async def exists(self, layer_id: str) -> bool:
+        """Whether the directory is there."""
+        return (self._base / layer_id).is_dir()
+
+    async def delete(self, layer_id: str) -> None:
+        """Remove the directory."""
+        await asyncio.to_thread(shutil.rmtree, self._base / layer_id, ignore_errors=True)
+
+    async def list(self) -> list[str]:
+        """Return all directories."""
+        return [path.name for path in self._base.iterdir()]
+
+
+class BareRoots:
+    """The root of a sandbox is its layer.
+
+    Args:
+        base: where the layers are.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    async def mount(
+        self, host_ref: str, lowers: Sequence[Path], layer_id: str, id_base: int, id_count: int
+    ) -> Path:
+        """Return the directory of the layer."""
+        return self._base / layer_id
+
+    async def unmount(self, host_ref: str) -> None:
+        """Nothing is mounted."""
+
+    async def list(self) -> list[str]:
+        """Nothing is mounted."""
+        return []
+
+
+class BareSlot(msgspec.Struct, frozen=True):
+    """The host's network."""
+
+    netns: Path | None = None
+    address: str = "127.0.0.1"
+    nameservers: tuple[str, ...] = ()
+
+
+class BareNetworks:
+    """The host's network, for everybody."""
+
+    async def acquire(self, host_ref: str) -> BareSlot:
+        """Return the host's network."""
+        return BareSlot()
+
+    async def release(self, host_ref: str) -> None:
+        """Nothing was made."""
+
+    async def adopt(self, host_refs: Sequence[str]) -> None:
+        """Nothing was made."""
+
+    async def list(self) -> list[str]:
+        """Nothing was made."""
+        return []

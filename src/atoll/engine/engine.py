@@ -1,0 +1,145 @@
+"""Wires the engine: the only place that builds components, opens and closes them in order."""
+
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from weakref import WeakValueDictionary
+
+import structlog
+
+from atoll.engine import components, ids, reaper
+from atoll.engine import record as rules
+from atoll.engine.admission import Admission
+from atoll.engine.lifecycle import Lifecycle
+from atoll.engine.parts import Parts
+from atoll.engine.record import Record
+from atoll.engine.sandbox import Sandbox, Shared
+from atoll.engine.store import Store
+from atoll.engine.timers import Timers
+from atoll.errors import SandboxNotFoundError
+from atoll.settings import Settings
+from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxPage, State
+
+log = structlog.get_logger(__name__)
+
+MAX_PAGE = 1_000
+"""Most entries of one page of a listing."""
+
+
+class Engine:
+    """All sandboxes of one state directory. Make it with `opened`."""
+
+    def __init__(self, settings: Settings, store: Store, engine_id: str, parts: Parts) -> None:
+        self.settings = settings
+        self.store = store
+        self.id = engine_id
+        self.namespaces: dict[str, NamespaceConfig] = {}
+        self._shared = Shared(
+            engine_id=engine_id,
+            settings=settings,
+            store=store,
+            lifecycle=Lifecycle(parts, settings),
+            admission=Admission(settings.lifecycle.max_instances),
+            namespaces=self.namespaces,
+            live={},
+        )
+        self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
+        self._timers = Timers(self._shared, self.sandbox)
+
+    async def recover(self) -> None:
+        """Take over what an earlier engine left, remove what nobody owns, start the timers."""
+        self.namespaces.update(await self.store.namespaces())
+        owners: Sequence[Record] = await self.store.owners()
+        parts = self._shared.lifecycle.parts
+        await parts.networks.adopt([r.host_ref for r in owners if r.host_ref])
+        for record in owners:
+            await self.sandbox(record.namespace, record.id).adopt(record)
+        removed = await reaper.sweep(self._shared.lifecycle, self.store)
+        log.info("engine open", adopted=len(self._shared.live), removed=removed)
+        self._timers.open()
+
+    async def close(self) -> None:
+        """Leave everything as it is for the next engine: sandboxes run on."""
+        await self._timers.close()
+        for sandbox in list(self._shared.live.values()):
+            sandbox.detach()
+            await sandbox.settle()
+
+    async def sleep_all(self) -> None:
+        """Put every live sandbox to sleep: the last user of a private engine has left."""
+        for sandbox in list(self._shared.live.values()):
+            await sandbox.stop()
+
+    def sandbox(self, namespace: str, id: str) -> Sandbox:
+        """Return the object of *namespace* and *id*; nothing is read, made or started.
+
+        Raises:
+            InvalidSandboxIdError: *id* breaks the rules.
+            ValidationFailedError: *namespace* does.
+        """
+        ids.check_namespace(namespace)
+        ids.check_sandbox_id(id)
+        found = self._sandboxes.get((namespace, id))
+        if found is None:
+            found = self._sandboxes[namespace, id] = Sandbox(namespace, id, self._shared)
+        return found
+
+    async def info(self, namespace: str, id: str) -> SandboxInfo:
+        """Return what is known of a sandbox.
+
+        Raises:
+            SandboxNotFoundError: there is none.
+        """
+        sandbox = self.sandbox(namespace, id)
+        record = await sandbox.load()
+        if record is None:
+            raise SandboxNotFoundError(
+                f"no sandbox {id!r} in namespace {namespace!r}",
+                context={"namespace": namespace, "sandbox": id},
+                suggestion="any call that needs a running sandbox creates it",
+            )
+        return sandbox.info(record)
+
+    async def list(
+        self,
+        namespace: str,
+        *,
+        state: State | None,
+        labels: Mapping[str, str],
+        cursor: str | None,
+        limit: int,
+    ) -> SandboxPage:
+        """Return one page of a namespace's sandboxes, read from the store only."""
+        ids.check_namespace(namespace)
+        page = await self.store.list(
+            namespace, state=state, labels=labels, cursor=cursor, limit=min(limit, MAX_PAGE)
+        )
+        config = self.namespaces.get(namespace, NamespaceConfig())
+        shown = [rules.info(record, config, self.settings) for record in page.records]
+        return SandboxPage(sandboxes=shown, cursor=page.cursor)
+
+    async def configure_namespace(self, namespace: str, config: NamespaceConfig) -> None:
+        """Set the defaults of a namespace; running sandboxes see them at their next start."""
+        ids.check_namespace(namespace)
+        await self.store.configure_namespace(namespace, config)
+        self.namespaces[namespace] = config
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Engine]:
+    """Open an engine on its state directory, which the caller has locked.
+
+    Raises:
+        SandboxError: the directory, the store or a component cannot be used.
+    """
+    state_dir = settings.storage.state_dir
+    async with AsyncExitStack() as stack:
+        (state_dir / "run").mkdir(mode=0o700, parents=True, exist_ok=True)
+        store = await Store(state_dir / "atoll.db").open()
+        stack.push_async_callback(store.close)
+        engine_id = await store.meta("engine_id", secrets.token_hex(4))
+        parts = await components.built(settings, engine_id, stack)
+        engine = Engine(settings, store, engine_id, parts)
+        await engine.recover()
+        stack.push_async_callback(engine.close)
+        yield engine

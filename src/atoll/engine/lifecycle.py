@@ -1,0 +1,335 @@
+"""How a sandbox is made and removed: a visible list of steps, each with its undo.
+
+`STEPS` is in the order of a start; removal runs it backwards. An undo knows nothing but the
+`host_ref` and is idempotent, so the same list serves a start that failed, a stop, a destroy, and
+whatever a killed engine left behind at any step. The `host_ref` is in the store before the first
+step runs. The writable layer is not part of it: it belongs to the record and outlives starts.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import structlog
+
+from atoll.engine import ids, record, rootfiles
+from atoll.engine.link import Endpoint, LinkError
+from atoll.engine.parts import Image, Parts, Slot
+from atoll.engine.record import InForce, Record
+from atoll.errors import ContainerUnavailableError, SandboxError, VersionMismatchError
+from atoll.runtime.base import ContainerSpec, Mount
+from atoll.settings import MB, InstanceType, Settings
+from atoll.wire.agent import HELLO_TIMEOUT, PROTOCOL, SHUTDOWN_GRACE
+from atoll.wire.sandbox import SandboxOptions
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""How often a removal is tried before it is left to the reaper."""
+
+
+class Hello(msgspec.Struct):
+    """First answer of an agent."""
+
+    protocol: int
+    generation: int
+    version: str = ""
+    pid: int = 0
+
+
+@dataclass(slots=True)
+class Launch:
+    """One start: what is wanted, and what the steps have made so far."""
+
+    record: Record
+    wanted: SandboxOptions
+    size: InstanceType
+    image: Image | None = None
+    new_layer: bool = False
+    id_base: int = 0
+    rootfs: Path | None = None
+    slot: Slot | None = None
+    mounts: list[Mount] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    endpoint: Endpoint | None = None
+
+    @property
+    def host_ref(self) -> str:
+        """The name of everything this start makes."""
+        if self.record.host_ref is None:
+            raise AssertionError("a start is recorded before it is made")
+        return self.record.host_ref
+
+
+class Step(NamedTuple):
+    """One step of a start and its undo."""
+
+    name: str
+    make: Callable[["Lifecycle", Launch], Awaitable[None]]
+    remove: Callable[["Lifecycle", str], Awaitable[None]] | None
+
+
+class Lifecycle:
+    """Makes and removes what a running sandbox needs on this host.
+
+    Args:
+        parts: the components.
+        settings: sizes, timeouts, directories.
+    """
+
+    def __init__(self, parts: Parts, settings: Settings) -> None:
+        self.parts = parts
+        self.settings = settings
+
+    def run_dir(self, host_ref: str) -> Path:
+        """Return the directory of one start."""
+        return self.settings.storage.state_dir / "run" / host_ref
+
+    def endpoint(self, rec: Record) -> Endpoint:
+        """Return where the agent of a recorded start is reached."""
+        host_ref, level = rec.host_ref or "", rec.in_force.level if rec.in_force else ""
+        return Endpoint(
+            self.parts.runtime(level), self.container_dir(host_ref), host_ref, rec.generation
+        )
+
+    def container_dir(self, host_ref: str) -> Path:
+        """Return what the runtime driver has for itself, apart from the mounted root."""
+        return self.run_dir(host_ref) / "container"
+
+    async def start(self, launch: Launch) -> Endpoint:
+        """Run all steps; undo them when one fails or the start is cancelled.
+
+        Raises:
+            SandboxError: what the failing step raised; `context.step` names it.
+        """
+        step = STEPS[0]
+        try:
+            for step in STEPS:
+                await step.make(self, launch)
+        except BaseException as error:
+            await self.remove(launch.host_ref)
+            if launch.new_layer:
+                await self.parts.layers.delete(launch.record.layer_id)
+            if isinstance(error, SandboxError):
+                error.context.setdefault("step", step.name)
+            raise
+        if launch.endpoint is None:
+            raise AssertionError("the last step leaves an endpoint")
+        return launch.endpoint
+
+    async def remove(self, host_ref: str) -> bool:
+        """Undo everything a start made; return whether all of it is gone.
+
+        A failure is logged and does not keep the other steps from running: what is left is found
+        and removed by the reaper.
+        """
+        clean = True
+        for step in reversed(STEPS):
+            if step.remove and not await self._removed(step, host_ref):
+                clean = False
+        return clean
+
+    async def _removed(self, step: Step, host_ref: str) -> bool:
+        for attempt in range(ATTEMPTS):
+            try:
+                await step.remove(self, host_ref)  # type: ignore[misc]  # checked by the caller
+                return True
+            except Exception as error:
+                log.warning(
+                    "undo failed",
+                    step=step.name,
+                    host_ref=host_ref,
+                    attempt=attempt,
+                    exc_info=error,
+                )
+                await asyncio.sleep(0.05 * attempt)
+        return False
+
+    async def hello(self, endpoint: Endpoint, timeout: float = HELLO_TIMEOUT) -> Hello:
+        """Ask the agent who it is.
+
+        Raises:
+            LinkError: it does not answer, or is the agent of another start.
+            VersionMismatchError: it speaks another protocol.
+        """
+        reply = await endpoint.call({"op": "hello", "version": PROTOCOL}, timeout)
+        try:
+            hello = msgspec.json.decode(reply, type=Hello)
+        except msgspec.MsgspecError as error:
+            raise LinkError(f"the agent's hello is malformed ({error})") from error
+        if hello.protocol != PROTOCOL:
+            raise VersionMismatchError(
+                f"the agent speaks protocol {hello.protocol}, the engine {PROTOCOL}",
+                suggestion="stop the sandbox; its next start uses the agent of this engine",
+            )
+        if hello.generation != endpoint.generation:
+            raise LinkError(f"an agent of start {hello.generation} answered")
+        return hello
+
+    async def shut_down(self, endpoint: Endpoint) -> None:
+        """Let the agent end all commands; one that does not answer is ended by `remove`."""
+        try:
+            await endpoint.call(
+                {"op": "shutdown", "grace": SHUTDOWN_GRACE}, timeout=SHUTDOWN_GRACE + 1
+            )
+        except (LinkError, SandboxError) as error:
+            log.warning("agent did not shut down", host_ref=endpoint.host_ref, reason=str(error))
+
+
+async def _image(life: Lifecycle, launch: Launch) -> None:
+    launch.image = await life.parts.images.resolve(launch.wanted.image or "")
+
+
+async def _layer(life: Lifecycle, launch: Launch) -> None:
+    layers, layer_id = life.parts.layers, launch.record.layer_id
+    if not await layers.exists(layer_id):
+        launch.new_layer = True
+        await layers.create(layer_id, launch.size.disk_mb * MB)
+
+
+async def _ids(life: Lifecycle, launch: Launch) -> None:
+    launch.id_base = life.parts.ids.acquire(launch.host_ref)
+
+
+async def _free_ids(life: Lifecycle, host_ref: str) -> None:
+    life.parts.ids.release(host_ref)
+
+
+async def _rootfs(life: Lifecycle, launch: Launch) -> None:
+    launch.rootfs = await life.parts.roots.mount(
+        launch.host_ref,
+        _made(launch.image).layers,
+        launch.record.layer_id,
+        launch.id_base,
+        life.parts.ids.count,
+    )
+
+
+async def _unmount(life: Lifecycle, host_ref: str) -> None:
+    await life.parts.roots.unmount(host_ref)
+
+
+async def _network(life: Lifecycle, launch: Launch) -> None:
+    launch.slot = await life.parts.networks.acquire(launch.host_ref)
+
+
+async def _release(life: Lifecycle, host_ref: str) -> None:
+    await life.parts.networks.release(host_ref)
+
+
+async def _files(life: Lifecycle, launch: Launch) -> None:
+    slot = _made(launch.slot)
+    launch.mounts += rootfiles.write(
+        life.run_dir(launch.host_ref) / "files",
+        hostname=ids.hostname(launch.record.id),
+        address=slot.address,
+        nameservers=slot.nameservers,
+    )
+    mounts, launch.env = rootfiles.trust(life.settings.images.trust_host_ca)
+    launch.mounts += mounts
+
+
+async def _directory(life: Lifecycle, launch: Launch) -> None:
+    life.container_dir(launch.host_ref).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+async def _remove_directory(life: Lifecycle, host_ref: str) -> None:
+    directory = life.run_dir(host_ref)
+    shutil.rmtree(directory / "files", ignore_errors=True)
+    # Only empty directories: a root that is still mounted must never be entered by a removal.
+    for path in (life.container_dir(host_ref), directory / "rootfs", directory):
+        if path.exists():
+            path.rmdir()
+
+
+async def _container(life: Lifecycle, launch: Launch) -> None:
+    runtime = life.parts.runtime(launch.wanted.runtime or "")
+    spec = _spec(life, launch)
+    await runtime.start(spec)
+    launch.endpoint = Endpoint(runtime, spec.run_dir, spec.host_ref, spec.generation)
+
+
+def _spec(life: Lifecycle, launch: Launch) -> ContainerSpec:
+    config, limits = (
+        _made(launch.image).config,
+        record.limits(launch.size, life.settings.runtime.pids),
+    )
+    given = {k: v for k, v in (launch.wanted.env or {}).items() if v is not None}
+    unset = {k for k, v in (launch.wanted.env or {}).items() if v is None}
+    env = launch.env | dict(config.env) | given
+    return ContainerSpec(
+        host_ref=launch.host_ref,
+        generation=launch.record.generation,
+        hostname=ids.hostname(launch.record.id),
+        rootfs=_made(launch.rootfs),
+        run_dir=life.container_dir(launch.host_ref),
+        netns=_made(launch.slot).netns,
+        id_base=launch.id_base,
+        id_count=life.parts.ids.count,
+        memory=limits.memory,
+        cpu=limits.cpu,
+        pids=limits.pids,
+        env={k: v for k, v in env.items() if k not in unset},
+        workdir=config.workdir or "/workspace",
+        user=config.user or "0:0",
+        mounts=tuple(launch.mounts),
+    )
+
+
+async def _remove_container(life: Lifecycle, host_ref: str) -> None:
+    for runtime in life.parts.runtimes.values():
+        await runtime.remove(host_ref)
+
+
+async def _hello(life: Lifecycle, launch: Launch) -> None:
+    endpoint = _made(launch.endpoint)
+    try:
+        await life.hello(endpoint, life.settings.runtime.start_timeout)
+    except LinkError as error:
+        raise ContainerUnavailableError(
+            f"the sandbox started but its agent does not answer: {error}",
+            context={"reason": "runtime"},
+        ) from error
+
+
+STEPS: tuple[Step, ...] = (
+    Step("image", _image, None),
+    Step("directory", _directory, _remove_directory),
+    Step("layer", _layer, None),
+    Step("ids", _ids, _free_ids),
+    Step("network", _network, _release),
+    Step("rootfs", _rootfs, _unmount),
+    Step("files", _files, None),
+    Step("container", _container, _remove_container),
+    Step("hello", _hello, None),
+)
+"""A start from top to bottom, a removal from bottom to top."""
+
+
+def in_force(life: Lifecycle, launch: Launch) -> InForce:
+    """Return what a start that succeeded really used."""
+    image, runtime = _made(launch.image), _made(launch.endpoint).runtime
+    kind = launch.wanted.instance_type
+    return InForce(
+        image=image.reference,
+        digest=image.digest,
+        instance_type=kind if isinstance(kind, str) else "custom",
+        level=runtime.level,
+        runtime=runtime.name,
+        limits=record.limits(launch.size, life.settings.runtime.pids),
+        id_base=launch.id_base,
+        workdir=image.config.workdir or "/workspace",
+        user=image.config.user or "0:0",
+    )
+
+
+def _made(value: T | None) -> T:
+    if value is None:
+        raise AssertionError("an earlier step makes this")
+    return value

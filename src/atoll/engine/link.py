@@ -1,0 +1,255 @@
+"""The engine's side of one connection to an agent: one operation, one header, frames both ways.
+
+The agent sits beside hostile root and is not trusted. Whatever it sends is bounded (one frame, one
+read buffer), checked before anybody else sees it, and never ends more than its own operation:
+garbage, a frame that announces gigabytes, an answer of the wrong kind, silence and a cut stream
+all become `LinkError`. The kernel's socket buffers give back-pressure; nothing queues here.
+"""
+
+import asyncio
+import json
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from atoll.errors import SandboxError, from_wire
+from atoll.runtime.base import Runtime
+from atoll.wire import frames
+from atoll.wire.agent import HEARTBEAT_INTERVAL
+from atoll.wire.frames import Frame, Kind
+
+SILENCE = 4 * HEARTBEAT_INTERVAL
+"""Seconds without any frame after which an operation counts as lost: four missed heartbeats."""
+
+MAX_ERROR = 64 << 10
+"""Bytes of an agent's error answer that are believed; a longer one is a fault of the agent."""
+
+TERMINAL = frozenset({Kind.REPLY, Kind.ERROR, Kind.EXITED})
+_OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR})
+_FROM_AGENT = TERMINAL | _OUTPUT | {
+    Kind.STARTED, Kind.GAP, Kind.HEARTBEAT, Kind.DATA, Kind.END, Kind.EVENT,
+}  # fmt: skip
+
+
+class LinkError(Exception):
+    """The connection to the agent is of no more use; the outcome of its operation is not known."""
+
+
+class Started(msgspec.Struct):
+    """What a STARTED frame must hold."""
+
+    pid: int = 0
+
+
+class Exit(msgspec.Struct):
+    """What an EXITED frame must hold; see `atoll.wire.agent.ExitRecord`."""
+
+    exit_code: int
+    signal: str | None = None
+    timed_out: bool = False
+    cancelled: bool = False
+    oom_killed: bool = False
+    session_ended: bool = False
+    state_saved: bool = True
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    truncated: bool = False
+    duration: float = 0.0
+    seq: int = 0
+    offset: int = 0
+
+
+class Gap(msgspec.Struct):
+    """What a GAP frame must hold."""
+
+    from_offset: int
+    to_offset: int
+    reason: str = ""
+
+
+_SHAPES: Mapping[int, type] = {Kind.STARTED: Started, Kind.EXITED: Exit, Kind.GAP: Gap}
+
+
+class Link:
+    """One operation's connection. Use as a context manager: leaving it closes the connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = frames.Decoder()
+        self._ready: deque[Frame] = deque()
+
+    @classmethod
+    async def open(cls, connection: socket.socket, header: Mapping[str, Any]) -> Self:
+        """Take over a connected socket and send the header.
+
+        Raises:
+            LinkError: the agent hung up.
+        """
+        reader, writer = await asyncio.open_connection(sock=connection, limit=frames.CHUNK)
+        link = cls(reader, writer)
+        await link.send(Kind.HEADER, json.dumps(header).encode())
+        return link
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection at once; what was not sent yet is dropped."""
+        self._writer.transport.abort()
+
+    async def send(self, kind: int, payload: bytes = b"") -> None:
+        """Send one frame; wait while the agent does not read.
+
+        Raises:
+            LinkError: the agent hung up.
+        """
+        try:
+            self._writer.write(frames.encode(kind, payload))
+            await self._writer.drain()
+        except OSError as error:
+            raise LinkError(f"the agent hung up ({error})") from error
+
+    async def frames(
+        self, silence: float | None = SILENCE, ends: Collection[int] = TERMINAL
+    ) -> AsyncIterator[Frame]:
+        """Yield checked frames up to and including the one that ends the operation.
+
+        Args:
+            ends: kinds that end it.
+            silence: seconds without a frame until the agent counts as gone; None: no limit.
+
+        Raises:
+            LinkError: the stream ended early, is malformed, or nothing came for *silence*.
+        """
+        while True:
+            frame = await self._next(silence)
+            yield frame
+            if frame.kind in ends:
+                return
+
+    async def _next(self, silence: float | None) -> Frame:
+        while not self._ready:
+            self._ready.extend(_decoded(self._decoder, await self._read(silence)))
+        return self._ready.popleft()
+
+    async def _read(self, silence: float | None) -> bytes:
+        try:
+            async with asyncio.timeout(silence):
+                data = await self._reader.read(frames.CHUNK)
+        except TimeoutError as error:
+            raise LinkError(f"the agent said nothing for {silence} s") from error
+        except OSError as error:
+            raise LinkError(f"the connection to the agent broke ({error})") from error
+        if not data:
+            raise LinkError("the agent hung up before the operation ended")
+        return data
+
+    async def reply(self, timeout: float | None = SILENCE) -> bytes:
+        """Return the JSON of the operation's REPLY.
+
+        Args:
+            timeout: seconds for the whole answer, heartbeats or not.
+
+        Raises:
+            SandboxError: the agent's own error, rebuilt from its envelope.
+            LinkError: there was no proper answer.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                return (await self._expect(Kind.REPLY, None)).payload
+        except TimeoutError as error:
+            raise LinkError(f"no answer from the agent within {timeout} s") from error
+
+    async def body(self, silence: float | None = SILENCE) -> AsyncIterator[bytes]:
+        """Yield the DATA payloads that follow a REPLY, up to END; raise as `reply`."""
+        while (frame := await self._expect(Kind.DATA, silence)).kind == Kind.DATA:
+            yield frame.payload
+
+    async def _expect(self, kind: Kind, silence: float | None) -> Frame:
+        while (frame := await self._next(silence)).kind == Kind.HEARTBEAT:
+            pass
+        if frame.kind == Kind.ERROR:
+            raise error_of(frame)
+        if frame.kind == kind or (kind is Kind.DATA and frame.kind == Kind.END):
+            return frame
+        raise LinkError(f"the agent answered with a frame of kind {frame.kind}")
+
+    async def send_all(self, body: AsyncIterator[bytes], kind: Kind, end: Kind) -> None:
+        """Send *body* as frames of *kind*, then *end*; an agent that stops reading ends it early.
+
+        What the agent has to say about it comes by `reply` or `frames`.
+        """
+        with suppress(LinkError):
+            async for chunk in body:
+                await self.send_chunks(kind, chunk)
+            await self.send(end)
+
+    async def send_chunks(self, kind: Kind, data: bytes) -> None:
+        """Send *data* in frames of at most `CHUNK` bytes; raise as `send`."""
+        for start in range(0, len(data), frames.CHUNK):
+            await self.send(kind, data[start : start + frames.CHUNK])
+
+
+def _decoded(decoder: frames.Decoder, data: bytes) -> list[Frame]:
+    try:
+        found = list(decoder.feed(data))
+        for frame in found:
+            _check(frame)
+    except (frames.FrameError, msgspec.MsgspecError) as error:
+        raise LinkError(f"the agent sent something malformed ({error})") from error
+    return found
+
+
+def _check(frame: Frame) -> None:
+    if frame.kind not in _FROM_AGENT:
+        raise frames.FrameError(f"frame of kind {frame.kind}")
+    if frame.kind in _OUTPUT:
+        frames.decode_output(frame.payload)
+    elif shape := _SHAPES.get(frame.kind):
+        msgspec.json.decode(frame.payload, type=shape)
+    elif frame.kind == Kind.ERROR and len(frame.payload) > MAX_ERROR:
+        raise frames.FrameError(f"error answer of {len(frame.payload)} bytes")
+
+
+def error_of(frame: Frame) -> SandboxError:
+    """Return the error an ERROR frame holds; a malformed one is a plain `SandboxError`."""
+    try:
+        body = msgspec.json.decode(frame.payload)
+    except msgspec.MsgspecError:
+        body = None
+    return from_wire(body)
+
+
+class Endpoint(NamedTuple):
+    """Where the agent of one start of a sandbox is reached."""
+
+    runtime: Runtime
+    run_dir: Path
+    host_ref: str
+    generation: int
+
+    async def open(self, header: Mapping[str, Any]) -> Link:
+        """Start an operation.
+
+        Raises:
+            LinkError: nobody listens there any more.
+        """
+        try:
+            connection = await self.runtime.dial(self.run_dir, self.host_ref)
+        except OSError as error:
+            raise LinkError(f"the agent cannot be reached ({error})") from error
+        return await Link.open(connection, header)
+
+    async def call(self, header: Mapping[str, Any], timeout: float | None = SILENCE) -> bytes:
+        """Run a unary operation and return the JSON of its reply; raise as `Link.reply`."""
+        async with await self.open(header) as link:
+            return await link.reply(timeout)

@@ -1,0 +1,222 @@
+"""Commands of one start of a sandbox: frames pass through, drops are noticed, nobody is forgotten.
+
+The agent keeps output and deduplicates ids; the engine decides when a command whose caller is gone
+ends. A caller without an id of its own: at once (the agent does it, `cancel_on_drop`). A caller
+with one: after `ATTACH_GRACE`, unless somebody attached meanwhile. After a restart of the engine:
+after `orphan_grace`. An engine that goes cancels nothing.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import msgspec
+import structlog
+
+from atoll.engine.link import TERMINAL, Endpoint, Link, LinkError
+from atoll.errors import OperationNotFoundError, SandboxError
+from atoll.wire.agent import ATTACH_GRACE, OUTPUT_LIMIT, ExecHeader
+from atoll.wire.frames import Frame, Kind
+from atoll.wire.process import ExecRequest
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_SESSION = "default"
+
+
+class Listed(msgspec.Struct):
+    """One entry of the agent's ``operations``."""
+
+    id: str
+    running: bool = False
+    detach: bool = False
+
+
+class Listing(msgspec.Struct):
+    """The agent's answer to ``operations``."""
+
+    operations: list[Listed] = []
+
+
+def exec_header(
+    request: ExecRequest, id: str, *, session: str | None, cancel_on_drop: bool
+) -> ExecHeader:
+    """Return what the agent is asked for *request*. Pure."""
+    return ExecHeader(
+        op="exec",
+        id=id,
+        command=request.command,
+        session=session,
+        env=request.env,
+        cwd=request.cwd,
+        user=request.user,
+        timeout=None if request.timeout_ms is None else request.timeout_ms / 1000,
+        stdin=request.stdin or request.open_stdin,
+        pty=request.pty,
+        cols=request.cols,
+        rows=request.rows,
+        output_limit=OUTPUT_LIMIT if request.buffered else None,
+        from_offset=request.from_offset,
+        cancel_on_drop=cancel_on_drop,
+    )
+
+
+class Operations:
+    """The operations of one start.
+
+    Args:
+        endpoint: its agent.
+        orphan_grace: seconds a command found after a restart waits for its caller.
+    """
+
+    def __init__(self, endpoint: Endpoint, orphan_grace: float) -> None:
+        self._endpoint = endpoint
+        self._orphan_grace = orphan_grace
+        self._viewers: Counter[str] = Counter()
+        self._dropped: dict[str, asyncio.TimerHandle] = {}
+        self._cancels: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a command is kept for a caller who may come back."""
+        return bool(self._dropped or self._cancels)
+
+    @asynccontextmanager
+    async def run(
+        self,
+        header: Mapping[str, Any],
+        stdin: AsyncIterator[bytes] | None = None,
+        *,
+        close: bool = True,
+    ) -> AsyncIterator[AsyncIterator[Frame]]:
+        """Start (or, with a known id, attach to) a command and yield its frames.
+
+        Args:
+            header: ``exec`` or ``attach`` for the agent.
+            stdin: what to feed; a command this engine already knows is not fed again.
+            close: whether standard input ends after it.
+        """
+        id: str = header["id"]
+        known = id in self._viewers or id in self._dropped
+        self._attach(id)
+        view = _View()
+        try:
+            async with await self._endpoint.open(header) as link:
+                feeder = None
+                if stdin and not known:
+                    feeder = asyncio.create_task(_feed(link, stdin, close))
+                try:
+                    async with aclosing(view.frames(link)) as frames:
+                        yield frames
+                finally:
+                    if feeder:
+                        feeder.cancel()
+        finally:
+            self._detach(id, keep=not view.ended and not header.get("cancel_on_drop", False))
+
+    def _attach(self, id: str) -> None:
+        self._viewers[id] += 1
+        if timer := self._dropped.pop(id, None):
+            timer.cancel()
+
+    def _detach(self, id: str, *, keep: bool) -> None:
+        self._viewers[id] -= 1
+        if self._viewers[id] > 0:
+            return
+        del self._viewers[id]
+        if keep and not self._closed:
+            self._abandon(id, ATTACH_GRACE)
+
+    def _abandon(self, id: str, grace: float) -> None:
+        self._dropped[id] = asyncio.get_running_loop().call_later(grace, self._expire, id)
+
+    def _expire(self, id: str) -> None:
+        del self._dropped[id]
+        task = asyncio.create_task(self._cancel_quietly(id))
+        self._cancels.add(task)
+        task.add_done_callback(self._cancels.discard)
+
+    async def _cancel_quietly(self, id: str) -> None:
+        try:
+            await self.control(id, [(Kind.CANCEL, b"")])
+        except (LinkError, SandboxError) as error:
+            log.info("abandoned command was gone already", operation=id, reason=str(error))
+
+    async def control(self, id: str, messages: list[tuple[Kind, bytes]]) -> None:
+        """Send *messages* to a running operation.
+
+        Raises:
+            OperationNotFoundError: the agent knows no such operation.
+        """
+        async with await self._endpoint.open({"op": "control", "id": id}) as link:
+            for kind, payload in messages:
+                await link.send(kind, payload)
+            await link.send(Kind.END)
+            await link.reply()
+
+    async def feed(self, id: str, body: AsyncIterator[bytes], *, close: bool) -> None:
+        """Send standard input to a running operation; raise as `control`."""
+        async with await self._endpoint.open({"op": "control", "id": id}) as link:
+            reply = asyncio.create_task(link.reply(timeout=None))
+            try:
+                async for chunk in body:
+                    if reply.done():
+                        break
+                    await link.send_chunks(Kind.STDIN, chunk)
+                if close:
+                    await link.send(Kind.STDIN_CLOSE)
+                await link.send(Kind.END)
+                await reply
+            except LinkError:
+                await reply
+            finally:
+                reply.cancel()
+
+    async def find_orphans(self) -> None:
+        """After a restart: give every running command `orphan_grace` to be attached to."""
+        reply = await self._endpoint.call({"op": "operations"})
+        try:
+            listing = msgspec.json.decode(reply, type=Listing)
+        except msgspec.MsgspecError as error:
+            raise LinkError(f"the agent's list of operations is malformed ({error})") from error
+        for entry in listing.operations:
+            if entry.running and not entry.detach and entry.id not in self._viewers:
+                self._abandon(entry.id, self._orphan_grace)
+
+    def close(self) -> None:
+        """Forget all timers: the sandbox stops, or the engine does. Nothing is cancelled."""
+        self._closed = True
+        for timer in self._dropped.values():
+            timer.cancel()
+        self._dropped.clear()
+
+
+class _View:
+    """Remembers whether the end of an operation was seen."""
+
+    ended = False
+
+    async def frames(self, link: Link) -> AsyncGenerator[Frame, None]:
+        async for frame in link.frames():
+            self.ended = frame.kind in TERMINAL
+            yield frame
+
+
+async def _feed(link: Link, stdin: AsyncIterator[bytes], close: bool) -> None:
+    if close:
+        await link.send_all(stdin, Kind.STDIN, Kind.STDIN_CLOSE)
+    else:
+        async for chunk in stdin:
+            await link.send_chunks(Kind.STDIN, chunk)
+
+
+def not_found(id: str) -> OperationNotFoundError:
+    """Return the error for an operation of a sandbox that is not running."""
+    return OperationNotFoundError(
+        f"no operation {id!r}: the sandbox is not running",
+        context={"operation": id},
+        suggestion="an operation ends with the start of the sandbox it belongs to",
+    )

@@ -1,0 +1,109 @@
+"""What the engine needs from its siblings, as interfaces: images, layers, roots, networks.
+
+The engine works against these, so that its rules are tested without root, and a cluster can put
+something else beneath them. All calls are idempotent; `list` tells what exists, whoever made it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from atoll.engine.idranges import IdRanges
+from atoll.errors import RuntimeNotAvailableError
+from atoll.runtime.base import Runtime
+
+
+class ImageConfig(Protocol):
+    """The part of an image's configuration that commands start with."""
+
+    @property
+    def env(self) -> Mapping[str, str]: ...
+    @property
+    def workdir(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+
+
+class Image(Protocol):
+    """An unpacked image. `layers` are directories, the uppermost first."""
+
+    @property
+    def reference(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def layers(self) -> tuple[Path, ...]: ...
+    @property
+    def config(self) -> ImageConfig: ...
+
+
+class Images(Protocol):
+    """`atoll.images.store`."""
+
+    async def resolve(self, reference: str) -> Image: ...
+
+
+class Layers(Protocol):
+    """`atoll.storage.layers`: the writable layer of each sandbox."""
+
+    async def create(self, layer_id: str, size_bytes: int) -> object: ...
+    async def exists(self, layer_id: str) -> bool: ...
+    async def delete(self, layer_id: str) -> None: ...
+    async def list(self) -> list[str]: ...
+
+
+class Roots(Protocol):
+    """`atoll.storage.rootfs`: the mounted root of each running sandbox."""
+
+    async def mount(
+        self, host_ref: str, lowers: Sequence[Path], layer_id: str, id_base: int, id_count: int
+    ) -> Path: ...
+    async def unmount(self, host_ref: str) -> None: ...
+    async def list(self) -> list[str]: ...
+
+
+class Slot(Protocol):
+    """A network namespace with an address."""
+
+    @property
+    def netns(self) -> Path | None: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def nameservers(self) -> tuple[str, ...]: ...
+
+
+class Networks(Protocol):
+    """`atoll.network.slots`."""
+
+    async def acquire(self, host_ref: str) -> Slot: ...
+    async def release(self, host_ref: str) -> None: ...
+    async def adopt(self, host_refs: Sequence[str]) -> None: ...
+    async def list(self) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The components one engine works with. Runtimes are by isolation level."""
+
+    images: Images
+    layers: Layers
+    roots: Roots
+    networks: Networks
+    ids: IdRanges
+    runtimes: Mapping[str, Runtime]
+
+    def runtime(self, level: str) -> Runtime:
+        """Return the driver of *level*.
+
+        Raises:
+            RuntimeNotAvailableError: this host has none; asking for a level never degrades.
+        """
+        if runtime := self.runtimes.get(level):
+            return runtime
+        raise RuntimeNotAvailableError(
+            f"this host has no runtime for level {level!r}",
+            context={"runtime": level, "available": sorted(self.runtimes)},
+            suggestion="`atoll doctor` tells what this host can do and what to install",
+        )

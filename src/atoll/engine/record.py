@@ -1,0 +1,189 @@
+"""What the store keeps of a sandbox, and the pure rules over it: merging options, sizes, views."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import NoReturn
+
+import msgspec
+
+from atoll.engine.states import LIVE
+from atoll.errors import ValidationFailedError
+from atoll.settings import MB, MIB, InstanceType, Settings
+from atoll.wire.sandbox import (
+    CustomInstance,
+    Limits,
+    NamespaceConfig,
+    SandboxInfo,
+    SandboxOptions,
+    State,
+)
+
+
+class InForce(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last start really used; `wanted` may ask for something else at the next one."""
+
+    image: str
+    digest: str
+    instance_type: str
+    level: str
+    runtime: str
+    limits: Limits
+    id_base: int = 0
+    workdir: str = "/workspace"
+    user: str = "0:0"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One sandbox. `version` counts writes and is what compare-and-set compares."""
+
+    namespace: str
+    id: str
+    state: State
+    layer_id: str  # its files; a new one for every life of the id
+    created_at: datetime
+    version: int = 0
+    generation: int = 0  # of the last start; goes on through destroy and create
+    host_ref: str | None = None  # recorded before anything of a start is made
+    wanted: SandboxOptions = SandboxOptions()
+    env: dict[str, str | None] = {}  # set_env_vars of the sandbox
+    in_force: InForce | None = None
+    state_changed_at: datetime | None = None
+    started_at: datetime | None = None
+    last_activity_at: datetime | None = None
+    expires_at: datetime | None = None
+    exit_code: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and id: what is unique."""
+        return self.namespace, self.id
+
+    @property
+    def live(self) -> bool:
+        """Whether it owns, or after a crash may own, a container."""
+        return self.state in LIVE
+
+
+def now() -> datetime:
+    """Return the wall clock: what records hold survives a reboot."""
+    return datetime.now(UTC)
+
+
+def merge(old: SandboxOptions, new: SandboxOptions) -> SandboxOptions:
+    """Return *old* with every option that *new* gives."""
+    given = {
+        name: value
+        for name in SandboxOptions.__struct_fields__
+        if (value := getattr(new, name)) is not None
+    }
+    return msgspec.structs.replace(old, **given)
+
+
+def with_defaults(
+    wanted: SandboxOptions, namespace: NamespaceConfig, settings: Settings
+) -> SandboxOptions:
+    """Return *wanted* with the defaults of its namespace, then those of the engine."""
+    return merge(
+        SandboxOptions(
+            sleep_after_ms=namespace.sleep_after_ms
+            if namespace.sleep_after_ms is not None
+            else round(settings.lifecycle.sleep_after * 1000),
+            keep_alive=False,
+            sleep_mode="stop",
+            enable_default_session=True,
+            instance_type=namespace.instance_type or settings.lifecycle.instance_type,
+            image=namespace.image or settings.images.default,
+            runtime=settings.runtime.default,
+            env={},
+            enable_internet=namespace.enable_internet is not False,
+            labels=namespace.labels,
+            volumes={},
+        ),
+        wanted,
+    )
+
+
+def check_options(options: SandboxOptions, types: Mapping[str, InstanceType]) -> None:
+    """Refuse options that can never work, before anything is stored.
+
+    Raises:
+        ValidationFailedError: names the option.
+    """
+    if options.sleep_mode not in {None, "stop", "freeze", "checkpoint"}:
+        _refuse("sleepMode", options.sleep_mode, "use stop, freeze or checkpoint")
+    for name, value in (("sleepAfter", options.sleep_after_ms), ("ttl", options.ttl_ms)):
+        if value is not None and value < 0:
+            _refuse(name, value, "a duration cannot be negative")
+    if options.instance_type is not None:
+        instance(options.instance_type, types)
+    for variable, text in (options.env or {}).items():
+        if not variable or "=" in variable or "\0" in variable + (text or ""):
+            _refuse("env", variable, "names have no '=' and nothing has a NUL byte")
+    for label, meaning in (options.labels or {}).items():
+        if not label or any(c in label + meaning for c in ",=\n"):
+            _refuse("labels", label, "labels have no ',', '=' or newline")
+
+
+def instance(wanted: str | CustomInstance, types: Mapping[str, InstanceType]) -> InstanceType:
+    """Return the size named or described by *wanted*; refuse what is unknown or impossible."""
+    if isinstance(wanted, str):
+        if wanted not in types:
+            _refuse("instanceType", wanted, f"use one of {', '.join(types)}")
+        return types[wanted]
+    if wanted.vcpu <= 0 or wanted.memory_mib < 16 or wanted.disk_mb < 16:
+        _refuse("instanceType", msgspec.to_builtins(wanted), "vcpu > 0, at least 16 MiB and 16 MB")
+    return InstanceType(memory_mib=wanted.memory_mib, vcpu=wanted.vcpu, disk_mb=wanted.disk_mb)
+
+
+def _refuse(field: str, value: object, rule: str) -> NoReturn:
+    raise ValidationFailedError(
+        f"{value!r} is not a valid {field}",
+        context={"field": field, "value": value},
+        suggestion=rule,
+    )
+
+
+def limits(size: InstanceType, pids: int) -> Limits:
+    """Return *size* in bytes and cores."""
+    return Limits(memory=size.memory_mib * MIB, cpu=size.vcpu, disk=size.disk_mb * MB, pids=pids)
+
+
+def expiry(created: datetime, options: SandboxOptions) -> datetime | None:
+    """Return when `ttl` ends the sandbox, or None."""
+    return None if options.ttl_ms is None else created + timedelta(milliseconds=options.ttl_ms)
+
+
+def info(record: Record, namespace: NamespaceConfig, settings: Settings) -> SandboxInfo:
+    """Return what `info` and `list` tell: in force where it was started, else what a start uses."""
+    wanted = with_defaults(record.wanted, namespace, settings)
+    force = record.in_force
+    kind = wanted.instance_type or settings.lifecycle.instance_type
+    return SandboxInfo(
+        id=record.id,
+        namespace=record.namespace,
+        state=record.state,
+        generation=record.generation,
+        image=force.image if force else wanted.image or "",
+        instance_type=force.instance_type if force else _type_name(kind),
+        isolation=force.level if force else wanted.runtime or "",
+        runtime=force.runtime if force else "",
+        limits=force.limits
+        if force
+        else limits(instance(kind, settings.instance_types), settings.runtime.pids),
+        wanted=record.wanted,
+        labels=wanted.labels or {},
+        created_at=record.created_at,
+        state_changed_at=record.state_changed_at,
+        started_at=record.started_at,
+        last_activity_at=record.last_activity_at,
+        exit_code=record.exit_code,
+    )
+
+
+def _type_name(kind: str | CustomInstance) -> str:
+    return kind if isinstance(kind, str) else "custom"
+
+
+def from_timestamp(seconds: float) -> datetime:
+    """Return a unix time as records hold it."""
+    return datetime.fromtimestamp(seconds, UTC)

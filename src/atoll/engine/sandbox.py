@@ -1,0 +1,477 @@
+"""One object per sandbox id: every transition of an id goes through it, one at a time.
+
+Callers that want the same thing at the same time share one transition; a caller who leaves does
+not take it away from the others. What a transition decides is in the store before it acts, and
+before anybody hears of it. The object holds no files and no container: `Lifecycle` makes and
+removes those, `Directory` keeps the record.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import structlog
+
+from atoll.engine import record as rules
+from atoll.engine import sessions
+from atoll.engine.admission import Admission
+from atoll.engine.entry import Entry
+from atoll.engine.lifecycle import Launch, Lifecycle, in_force
+from atoll.engine.link import Endpoint, LinkError
+from atoll.engine.operations import DEFAULT_SESSION, Operations, exec_header, not_found
+from atoll.engine.record import Record
+from atoll.engine.store import Store
+from atoll.errors import (
+    OperationInterruptedError,
+    SandboxDestroyedError,
+    SandboxError,
+    StaleHandleError,
+)
+from atoll.settings import Settings
+from atoll.wire.frames import Frame, Kind
+from atoll.wire.process import EnvRequest, ExecRequest
+from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxOptions, State
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all sandboxes of an engine work with."""
+
+    engine_id: str
+    settings: Settings
+    store: Store
+    lifecycle: Lifecycle
+    admission: Admission
+    namespaces: dict[str, NamespaceConfig]
+    live: "dict[tuple[str, str], Sandbox]"
+
+    def new_name(self) -> str:
+        """Return a fresh name for a layer or a start: found again by its engine's prefix."""
+        return f"{self.engine_id}-{secrets.token_hex(6)}"
+
+
+class _Transition(NamedTuple):
+    kind: str  # start, stop, destroy
+    task: "asyncio.Task[Any]"
+
+
+class Sandbox:
+    """One durable object.
+
+    Args:
+        namespace: checked name.
+        id: checked id.
+        shared: what all sandboxes of the engine work with.
+    """
+
+    def __init__(self, namespace: str, id: str, shared: Shared) -> None:
+        self.namespace = namespace
+        self.id = id
+        self.endpoint: Endpoint | None = None
+        self.operations: Operations | None = None
+        self.last_used = time.monotonic()
+        self._busy = 0
+        self._shared = shared
+        self._transition: _Transition | None = None
+        self._entry = Entry(namespace, id, shared.store)
+
+    # Reading: never starts anything.
+
+    @property
+    def record(self) -> Record | None:
+        """The record as last read or written; `load` reads it first."""
+        return self._entry.record
+
+    async def load(self) -> Record | None:
+        """Return the record; None when there is none or only a tombstone."""
+        return await self._entry.load()
+
+    def info(self, record: Record) -> SandboxInfo:
+        """Return what callers may know of *record*."""
+        return rules.info(record, self._namespace, self._shared.settings)
+
+    @property
+    def _namespace(self) -> NamespaceConfig:
+        return self._shared.namespaces.get(self.namespace, NamespaceConfig())
+
+    @property
+    def wanted(self) -> SandboxOptions:
+        """The options of the next start, with all defaults filled in."""
+        own = self.record.wanted if self.record else SandboxOptions()
+        return rules.with_defaults(own, self._namespace, self._shared.settings)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing holds off sleep."""
+        waiting = self.operations is not None and self.operations.waiting
+        return self._busy == 0 and not waiting and self._transition is None
+
+    # Using: wakes, and holds off sleep.
+
+    @asynccontextmanager
+    async def use(self, *, operation: str | None = None) -> AsyncIterator[Endpoint]:
+        """Make sure that the sandbox runs, and keep it awake meanwhile.
+
+        Args:
+            operation: a running operation that is wanted; a sandbox that sleeps has none and is
+                not woken for it.
+
+        Raises:
+            SandboxError: it cannot start; or it went during the use, with the reason.
+        """
+        self._busy += 1
+        endpoint: Endpoint | None = None
+        try:
+            if operation and self.endpoint is None:
+                raise not_found(operation)
+            endpoint = await self.ensure_running()
+            yield endpoint
+        except LinkError as error:
+            raise await self.explain(endpoint, error) from error
+        finally:
+            self._busy -= 1
+            self.last_used = time.monotonic()
+
+    def default_session(self, request: ExecRequest) -> str | None:
+        """Return the session that a command without one runs in; None: a fresh process."""
+        wanted = bool(self.wanted.enable_default_session) and request.shell_state
+        return DEFAULT_SESSION if wanted and isinstance(request.command, str) else None
+
+    @asynccontextmanager
+    async def exec(
+        self,
+        request: ExecRequest,
+        operation: str,
+        *,
+        cancel_on_drop: bool,
+        stdin: AsyncIterator[bytes] | None,
+    ) -> AsyncIterator[AsyncIterator[Frame]]:
+        """Run a command, or attach to the one of this *operation* id, and yield its frames."""
+        async with self.use():
+            header = exec_header(
+                request,
+                operation,
+                session=request.session or self.default_session(request),
+                cancel_on_drop=cancel_on_drop,
+            )
+            run = self._operations(operation).run(header, stdin, close=not request.open_stdin)
+            async with run as frames:
+                yield frames
+
+    @asynccontextmanager
+    async def attach(self, operation: str, from_offset: int) -> AsyncIterator[AsyncIterator[Frame]]:
+        """Yield the frames of a running (or just finished) operation from an offset on."""
+        async with self.use(operation=operation):
+            header = {"op": "attach", "id": operation, "from_offset": from_offset}
+            async with self._operations(operation).run(header) as frames:
+                yield frames
+
+    async def control(self, operation: str, kind: Kind, payload: bytes = b"") -> None:
+        """Send a message to a running operation.
+
+        Raises:
+            OperationNotFoundError: there is none of this id.
+        """
+        async with self.use(operation=operation):
+            await self._operations(operation).control(operation, [(kind, payload)])
+
+    async def feed(self, operation: str, body: AsyncIterator[bytes], *, close: bool) -> None:
+        """Send standard input to a running operation; raise as `control`."""
+        async with self.use(operation=operation):
+            await self._operations(operation).feed(operation, body, close=close)
+
+    async def set_env(self, wanted: EnvRequest) -> None:
+        """Set variables of the sandbox (kept, also while it sleeps) or of one session."""
+        if wanted.session is None:
+            record = await self.configure(SandboxOptions())
+            await self._entry.save(env=record.env | wanted.env)
+        if wanted.session is not None or self.endpoint:
+            async with self.use() as endpoint:
+                await sessions.set_env(endpoint, wanted)
+
+    def _operations(self, operation: str) -> Operations:
+        if self.operations is None:
+            raise not_found(operation)
+        return self.operations
+
+    async def ensure_running(self) -> Endpoint:
+        """Return the agent's endpoint; create, start or wake the sandbox first where needed."""
+        await self.load()
+        while True:
+            if self._transition is None:
+                if self.endpoint and self.record and self.record.state is State.RUNNING:
+                    return self.endpoint
+                self._begin("start", self._start())
+            await self._settled(joining="start")
+
+    async def configure(self, options: SandboxOptions) -> Record:
+        """Create the record if there is none, and remember *options*. Starts nothing.
+
+        Raises:
+            ValidationFailedError: an option cannot work.
+        """
+        rules.check_options(options, self._shared.settings.instance_types)
+        while self._transition and self._transition.kind == "destroy":
+            await self._settled()
+        record = await self._entry.get_or_create(options, self._shared.new_name())
+        merged = rules.merge(record.wanted, options)
+        if merged == record.wanted:
+            return record
+        return await self._entry.save(
+            wanted=merged, expires_at=rules.expiry(record.created_at, merged)
+        )
+
+    # Ending.
+
+    async def stop(self) -> Record | None:
+        """Stop the container; files and session state stay. Idempotent."""
+        while True:
+            await self.load()
+            if self._transition is None:
+                if self.record is None or not self.record.live:
+                    return self.record
+                self._begin("stop", self._stop())
+            if await self._settled(joining="stop"):
+                return self.record
+
+    async def sleep_if_idle(self, idle_for: float) -> bool:
+        """Stop unless it was used within *idle_for* seconds; return whether it sleeps now."""
+        # No await between the check and the begin: a use cannot slip in between.
+        if not self.idle or time.monotonic() - self.last_used < idle_for:
+            return False
+        await self.stop()
+        return True
+
+    async def destroy(self) -> None:
+        """Remove the sandbox with its files; leave a tombstone. Idempotent, also when it is used."""
+        while True:
+            record = await self.load()
+            if self._transition is None:
+                if record is None:
+                    return
+                self._begin("destroy", self._destroy())
+            elif self._transition.kind == "start":
+                self._transition.task.cancel()
+            if await self._settled(joining="destroy"):
+                return
+
+    async def explain(self, endpoint: Endpoint | None, error: LinkError) -> SandboxError:
+        """Return why a connection to the agent broke, in terms of what happened to the sandbox."""
+        kind = self._transition.kind if self._transition else None
+        record = self.record
+        context = {"sandbox": self.id, "detail": str(error)}
+        if kind == "destroy" or record is None or record.state is State.DESTROYED:
+            return SandboxDestroyedError(f"sandbox {self.id!r} was destroyed", context=context)
+        if kind == "stop" or (endpoint and record.state is State.STOPPED):
+            return OperationInterruptedError(
+                f"sandbox {self.id!r} was stopped", context=context | {"reason": "stopped"}
+            )
+        if endpoint and record.generation != endpoint.generation:
+            return StaleHandleError(f"sandbox {self.id!r} was started again", context=context)
+        gone = endpoint is not None and await self.check_alive(endpoint)
+        what = "its container ended" if gone else "its agent broke the connection"
+        return OperationInterruptedError(
+            f"the operation was lost in sandbox {self.id!r}: {what}",
+            context=context | {"reason": "container" if gone else "agent"},
+            suggestion="its outcome is not known; the next call starts the sandbox if it must",
+        )
+
+    async def check_alive(self, endpoint: Endpoint) -> bool:
+        """Look whether the container is still there; record the stop when it is gone.
+
+        Returns:
+            True when it is gone.
+        """
+        if await endpoint.runtime.find(endpoint.host_ref):
+            return False
+        if self.endpoint is endpoint and self._transition is None:
+            self._begin("stop", self._clean_up())
+            await self._settled()
+        return True
+
+    # After a restart of the engine.
+
+    async def adopt(self, record: Record) -> None:
+        """Take over what an earlier engine left of *record*: a running container, or leftovers."""
+        self._entry.adopt(record)
+        self._shared.live[record.key] = self
+        self._shared.admission.adopt(self.namespace)
+        if record.state is State.RUNNING and await self._adopted(record):
+            return
+        self._begin("stop", self._clean_up())
+        await self._settled()
+
+    async def _adopted(self, record: Record) -> bool:
+        life = self._shared.lifecycle
+        try:
+            endpoint = life.endpoint(record)
+            if not await endpoint.runtime.find(endpoint.host_ref):
+                return False
+            await life.hello(endpoint)
+            operations = Operations(endpoint, self._shared.settings.lifecycle.orphan_grace)
+            await operations.find_orphans()
+        except (LinkError, SandboxError) as error:
+            log.warning("sandbox not adopted", sandbox=self.id, reason=str(error))
+            return False
+        if record.in_force:
+            life.parts.ids.adopt(endpoint.host_ref, record.in_force.id_base)
+        self.endpoint, self.operations = endpoint, operations
+        return True
+
+    def detach(self) -> None:
+        """The engine stops, the sandbox does not: forget timers."""
+        if self.operations:
+            self.operations.close()
+
+    async def settle(self) -> None:
+        """Wait until no transition is under way."""
+        while self._transition:
+            await self._settled()
+
+    # Transitions. Each runs in a task of its own, at most one at a time.
+
+    def _begin(self, kind: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=f"{kind} {self.namespace}/{self.id}")
+        self._transition = _Transition(kind, task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._transition = None
+        if not task.cancelled() and (error := task.exception()):
+            known = isinstance(error, SandboxError)
+            log.warning(
+                "transition failed", task=task.get_name(), reason=str(error),
+                exc_info=None if known else error,
+            )  # fmt: skip
+
+    async def _settled(self, joining: str | None = None) -> bool:
+        """Wait for the transition under way.
+
+        Returns:
+            True when it was of the kind *joining* and succeeded.
+
+        Raises:
+            SandboxError: it was of that kind and failed.
+        """
+        if self._transition is None:
+            return False
+        kind, task = self._transition
+        await asyncio.wait([task])
+        if kind != joining:
+            return False
+        if task.cancelled():
+            raise SandboxDestroyedError(f"sandbox {self.id!r} was destroyed during its {kind}")
+        if error := task.exception():
+            raise error
+        return True
+
+    async def _start(self) -> None:
+        record = await self._entry.get_or_create(SandboxOptions(), self._shared.new_name())
+        if record.live:  # a stop that failed half-way
+            await self._clean_up()
+        wanted = self.wanted
+        size = rules.instance(wanted.instance_type or "", self._shared.settings.instance_types)
+        self._shared.lifecycle.parts.runtime(wanted.runtime or "")
+        await self._shared.admission.enter(
+            self.namespace, self._namespace.max_instances, (wanted.queue_ms or 0) / 1000
+        )
+        before = self._entry.existing.state
+        try:
+            record = await self._entry.save(
+                state=State.STARTING,
+                host_ref=self._shared.new_name(),
+                generation=record.generation + 1,
+            )
+            self._shared.live[record.key] = self
+            launch = Launch(record, wanted, size)
+            endpoint = await self._shared.lifecycle.start(launch)
+            await self._started(launch, endpoint)
+        except BaseException:
+            await self._not_started(before)
+            raise
+
+    async def _started(self, launch: Launch, endpoint: Endpoint) -> None:
+        force = in_force(self._shared.lifecycle, launch)
+        now = rules.now()
+        await self._entry.save(
+            state=State.RUNNING,
+            in_force=force,
+            started_at=now,
+            last_activity_at=now,
+            exit_code=None,
+        )
+        await sessions.restore(self._shared.store, self.namespace, self.id, endpoint)
+        if env := self._entry.existing.env:
+            await sessions.set_env(endpoint, EnvRequest(env=env))
+        self.operations = Operations(endpoint, self._shared.settings.lifecycle.orphan_grace)
+        self.endpoint = endpoint
+        self.last_used = time.monotonic()
+
+    async def _not_started(self, before: State) -> None:
+        await self._entry.settle()
+        record = self._entry.existing
+        if record.host_ref:
+            await self._shared.lifecycle.remove(record.host_ref)
+            state = before if record.state is State.STARTING else State.STOPPED
+            await self._entry.save(state=state, host_ref=None)
+        self._left()
+
+    async def _stop(self) -> None:
+        endpoint = self.endpoint
+        await self._entry.save(state=State.STOPPING)
+        if endpoint:
+            await sessions.keep(self._shared.store, self.namespace, self.id, endpoint)
+            await self._shared.lifecycle.shut_down(endpoint)
+        await self._clean_up()
+
+    async def _clean_up(self) -> None:
+        """Remove what a start made and record that the sandbox is stopped."""
+        record = self._entry.existing
+        self._forget_endpoint()
+        if record.host_ref:
+            await self._shared.lifecycle.remove(record.host_ref)
+        never_ran = record.state is State.STARTING and record.started_at is None
+        await self._entry.save(state=State.CREATED if never_ran else State.STOPPED, host_ref=None)
+        self._left()
+
+    async def _destroy(self) -> None:
+        record = self._entry.existing
+        self._forget_endpoint()
+        # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
+        await self._entry.save(
+            state=State.DESTROYED, host_ref=None, in_force=None, env={}, expires_at=None,
+            wanted=SandboxOptions(),
+        )  # fmt: skip
+        shared = self._shared
+        await shared.store.delete_sessions(*record.key)
+        if record.host_ref:
+            await shared.lifecycle.remove(record.host_ref)
+        await shared.lifecycle.parts.layers.delete(record.layer_id)
+        if record.live:
+            self._left()
+
+    def _left(self) -> None:
+        self._shared.admission.leave(self.namespace)
+        self._shared.live.pop((self.namespace, self.id), None)
+
+    def _forget_endpoint(self) -> None:
+        if self.operations:
+            self.operations.close()
+        self.endpoint = self.operations = None
+
+    async def note_activity(self) -> None:
+        """Write the time of the last use, so that idle time goes on counting after a restart."""
+        record = self.record
+        if record is None or not record.live or self._transition:
+            return
+        idle = 0.0 if self._busy else time.monotonic() - self.last_used
+        at = rules.now().timestamp() - idle
+        if record.last_activity_at and at - record.last_activity_at.timestamp() < 1.0:
+            return
+        await self._entry.save(last_activity_at=rules.from_timestamp(at))

@@ -1,0 +1,57 @@
+"""The store's tables, as steps forward. A step is never changed once it was released.
+
+`PRAGMA user_version` counts the steps a file has seen. All missing steps run in one transaction;
+a file with more steps than this version knows is refused, never guessed at.
+"""
+
+import sqlite3
+
+from atoll.errors import VersionMismatchError
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE sandboxes (
+            namespace TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL,
+            version INTEGER NOT NULL, host_ref TEXT UNIQUE, layer_id TEXT NOT NULL,
+            expires_at REAL, body BLOB NOT NULL,
+            PRIMARY KEY (namespace, id)) WITHOUT ROWID""",
+        "CREATE INDEX sandboxes_live ON sandboxes (state) WHERE host_ref IS NOT NULL",
+        "CREATE INDEX sandboxes_expiry ON sandboxes (expires_at) WHERE expires_at IS NOT NULL",
+        "CREATE INDEX sandboxes_layer ON sandboxes (layer_id)",
+        """CREATE TABLE sessions (
+            namespace TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
+            PRIMARY KEY (namespace, id))""",
+        "CREATE TABLE namespaces (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE keys (
+            hash TEXT PRIMARY KEY, name TEXT NOT NULL, namespace TEXT, scope TEXT NOT NULL,
+            created_at REAL NOT NULL) WITHOUT ROWID""",
+    ),
+)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the open file to this version's tables.
+
+    Raises:
+        VersionMismatchError: a newer Atoll wrote the file.
+    """
+    (seen,) = connection.execute("PRAGMA user_version").fetchone()
+    if seen > len(STEPS):
+        raise VersionMismatchError(
+            f"the store has format {seen}, this version knows up to {len(STEPS)}",
+            context={"format": seen, "known": len(STEPS)},
+            suggestion="run the Atoll version that wrote it, or a newer one",
+        )
+    if seen == len(STEPS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in STEPS[seen:]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(STEPS)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise

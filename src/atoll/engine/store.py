@@ -1,0 +1,318 @@
+"""SQLite store: one writer thread with group commit, one reader thread, WAL, `synchronous=FULL`.
+
+A write is durable when its call returns. Writes that wait at the same time share one commit, so
+that 50 creates cost a few syncs of the disk and not 50; each runs in its own savepoint, so that
+one that fails does not fail the others.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast
+
+import msgspec
+
+from atoll.engine import schema
+from atoll.engine.directory import ConflictError, Page
+from atoll.engine.record import Record
+from atoll.wire.sandbox import NamespaceConfig, State
+
+T = TypeVar("T")
+
+MAX_BATCH = 200
+"""Writes of one commit; bounds how long the first of them waits for the last."""
+
+_SCAN = 500
+"""Rows read at once when a listing filters by labels."""
+
+Records = list[Record]
+Rows = list[Any]
+_Job = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+_Batch = list[_Job]
+
+
+class Store:
+    """Implements `Directory`, and keeps what else must survive: namespaces, sessions, keys.
+
+    Args:
+        path: the database file; made when it is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write_loop, name="store-writer", daemon=True)
+        self._reads = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._watchers: set[asyncio.Queue[Record]] = set()
+        self._writer: sqlite3.Connection
+        self._reader: sqlite3.Connection
+
+    async def open(self) -> Self:
+        """Open and migrate the file.
+
+        Raises:
+            VersionMismatchError: a newer Atoll wrote it.
+        """
+        await asyncio.to_thread(self._connect)
+        self._thread.start()
+        return self
+
+    def _connect(self) -> None:
+        self._writer = _connection(self._path)
+        try:
+            schema.migrate(self._writer)
+        except BaseException:
+            self._writer.close()
+            raise
+        self._reader = _connection(self._path)
+        self._reader.execute("PRAGMA query_only = ON")
+
+    async def close(self) -> None:
+        """Commit what waits and close the file."""
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._reads.shutdown()
+        self._reader.close()
+        self._writer.close()
+
+    async def get(self, namespace: str, id: str) -> Record | None:
+        """See `Directory.get`."""
+        rows = await self._read(
+            "SELECT body, version FROM sandboxes WHERE namespace = ? AND id = ?", (namespace, id)
+        )
+        return _record(rows[0]) if rows else None
+
+    async def create(self, record: Record) -> Record:
+        """See `Directory.create`."""
+        stored = msgspec.structs.replace(record, version=1)
+
+        def insert(connection: sqlite3.Connection) -> None:
+            try:
+                connection.execute(
+                    "INSERT INTO sandboxes (namespace, id, state, version, host_ref, layer_id,"
+                    " expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*stored.key, *_columns(stored)),
+                )
+            except sqlite3.IntegrityError as error:
+                raise ConflictError(f"{record.key} exists") from error
+
+        await self._write(insert)
+        self._publish(stored)
+        return stored
+
+    async def update(self, record: Record) -> Record:
+        """See `Directory.update`."""
+        stored = msgspec.structs.replace(record, version=record.version + 1)
+
+        def replace(connection: sqlite3.Connection) -> None:
+            changed = connection.execute(
+                "UPDATE sandboxes SET state = ?, version = ?, host_ref = ?, layer_id = ?,"
+                " expires_at = ?, body = ? WHERE namespace = ? AND id = ? AND version = ?",
+                (*_columns(stored), *record.key, record.version),
+            )
+            if changed.rowcount != 1:
+                raise ConflictError(f"{record.key} is no longer at version {record.version}")
+
+        await self._write(replace)
+        self._publish(stored)
+        return stored
+
+    async def list(
+        self,
+        namespace: str,
+        *,
+        state: State | None = None,
+        labels: Mapping[str, str] | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page:
+        """See `Directory.list`."""
+        found: Records = []
+        after = cursor or ""
+        while True:
+            batch = await self._read(
+                "SELECT body, version FROM sandboxes WHERE namespace = ? AND id > ?"
+                " AND (state = ? OR (? IS NULL AND state != 'destroyed')) ORDER BY id LIMIT ?",
+                (namespace, after, state, state, _SCAN if labels else limit + 1),
+            )
+            for record in map(_record, batch):
+                if _has_labels(record, labels or {}):
+                    found.append(record)
+                if len(found) > limit:
+                    return Page(found[:limit], found[limit - 1].id)
+                after = record.id
+            if len(batch) < (_SCAN if labels else limit + 1):
+                return Page(found, None)
+
+    async def owners(self) -> Records:
+        """Return every record with a host_ref: what a restart must look after."""
+        rows = await self._read(
+            "SELECT body, version FROM sandboxes WHERE host_ref IS NOT NULL", ()
+        )
+        return [_record(row) for row in rows]
+
+    async def expired(self, at: float) -> Sequence[tuple[str, str]]:
+        """Return the keys whose `ttl` is over at unix time *at*."""
+        rows = await self._read(
+            "SELECT namespace, id FROM sandboxes WHERE expires_at <= ?"
+            " AND state != 'destroyed'", (at,)
+        )  # fmt: skip
+        return cast("Sequence[tuple[str, str]]", rows)
+
+    async def layers(self) -> set[str]:
+        """Return the layers that belong to a sandbox."""
+        rows = await self._read("SELECT layer_id FROM sandboxes WHERE state != 'destroyed'", ())
+        return {row[0] for row in rows}
+
+    async def meta(self, name: str, default: str) -> str:
+        """Return a value of the engine's own; store *default* when there is none yet."""
+
+        def get_or_set(connection: sqlite3.Connection) -> str:
+            connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, default))
+            row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+            return str(row[0])
+
+        return await self._write(get_or_set)
+
+    async def namespaces(self) -> dict[str, NamespaceConfig]:
+        """Return the configuration of every namespace that has one."""
+        rows = await self._read("SELECT name, body FROM namespaces", ())
+        return {name: msgspec.json.decode(body, type=NamespaceConfig) for name, body in rows}
+
+    async def configure_namespace(self, name: str, config: NamespaceConfig) -> None:
+        """Store the configuration of a namespace."""
+        await self._execute(
+            "INSERT OR REPLACE INTO namespaces VALUES (?, ?)", (name, msgspec.json.encode(config))
+        )
+
+    async def save_sessions(self, namespace: str, id: str, body: bytes) -> None:
+        """Keep the exported shell sessions of a sandbox that is going to sleep."""
+        await self._execute(
+            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (namespace, id, body)
+        )
+
+    async def sessions(self, namespace: str, id: str) -> bytes | None:
+        """Return what `save_sessions` kept, or None."""
+        rows = await self._read(
+            "SELECT body FROM sessions WHERE namespace = ? AND id = ?", (namespace, id)
+        )
+        return bytes(rows[0][0]) if rows else None
+
+    async def delete_sessions(self, namespace: str, id: str) -> None:
+        """Forget what `save_sessions` kept."""
+        await self._execute("DELETE FROM sessions WHERE namespace = ? AND id = ?", (namespace, id))
+
+    async def keys(self) -> Sequence[tuple[str, str, str | None, str]]:
+        """Return hash, name, namespace and scope of every API key."""
+        rows = await self._read("SELECT hash, name, namespace, scope FROM keys", ())
+        return cast("Sequence[tuple[str, str, str | None, str]]", rows)
+
+    async def watch(self) -> AsyncIterator[Record]:
+        """See `Directory.watch`."""
+        seen: asyncio.Queue[Record] = asyncio.Queue()
+        self._watchers.add(seen)
+        try:
+            while True:
+                yield await seen.get()
+        finally:
+            self._watchers.discard(seen)
+
+    def _publish(self, record: Record) -> None:
+        for watcher in self._watchers:
+            watcher.put_nowait(record)
+
+    async def _execute(self, sql: str, values: Sequence[Any]) -> None:
+        await self._write(lambda connection: connection.execute(sql, values))
+
+    async def _read(self, sql: str, values: Sequence[Any]) -> Rows:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._reads, lambda: self._reader.execute(sql, values).fetchall()
+        )
+
+    async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._jobs.put((job, done, loop))
+        # A cancelled caller does not take the write back: shield keeps the two apart.
+        return await asyncio.shield(done)
+
+    def _write_loop(self) -> None:
+        while (first := self._jobs.get()) is not None:
+            batch: _Batch = [first]
+            while len(batch) < MAX_BATCH:
+                try:
+                    job = self._jobs.get_nowait()
+                except queue.Empty:
+                    break
+                if job is None:
+                    self._jobs.put(None)
+                    break
+                batch.append(job)
+            self._commit(batch)
+
+    def _commit(self, batch: _Batch) -> None:
+        outcomes: Rows = []
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            outcomes = [self._run(job) for job, _, _ in batch]
+            self._writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            outcomes = [(None, error)] * len(batch)
+        for (_, done, loop), (value, failure) in zip(batch, outcomes, strict=True):
+            loop.call_soon_threadsafe(_settle, done, value, failure)
+
+    def _run(self, job: Callable[[sqlite3.Connection], Any]) -> tuple[Any, Exception | None]:
+        self._writer.execute("SAVEPOINT job")
+        try:
+            value = job(self._writer)
+        except Exception as error:  # noqa: BLE001 - it is the caller's, not the writer's
+            self._writer.execute("ROLLBACK TO job")
+            return None, error
+        finally:
+            self._writer.execute("RELEASE job")
+        return value, None
+
+
+def _connection(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA busy_timeout = 5000")
+    return connection
+
+
+def _settle(done: asyncio.Future[Any], value: Any, failure: Exception | None) -> None:
+    if done.done():
+        return
+    if failure:
+        done.set_exception(failure)
+    else:
+        done.set_result(value)
+
+
+def _columns(record: Record) -> tuple[Any, ...]:
+    expires = record.expires_at.timestamp() if record.expires_at else None
+    return (
+        record.state,
+        record.version,
+        record.host_ref,
+        record.layer_id,
+        expires,
+        msgspec.json.encode(record),
+    )
+
+
+def _record(row: tuple[bytes, int]) -> Record:
+    return msgspec.json.decode(row[0], type=Record)
+
+
+def _has_labels(record: Record, labels: Mapping[str, str]) -> bool:
+    own = record.wanted.labels or {}
+    return all(own.get(name) == value for name, value in labels.items())

@@ -1,0 +1,105 @@
+"""What happens by itself: idle sandboxes sleep, `ttl` ends them, orphans are removed.
+
+Deadlines are not tasks: they follow from records and the time of the last use, so they hold after
+a restart. A tick looks only at live sandboxes (a comparison each), so it costs next to nothing.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from atoll.engine import reaper
+from atoll.engine import record as rules
+from atoll.engine.sandbox import Sandbox, Shared
+from atoll.errors import SandboxError
+
+log = structlog.get_logger(__name__)
+
+TICK = 0.5
+"""Seconds between two looks at the live sandboxes."""
+
+NOTE_ACTIVITY = 5.0
+"""Seconds between two writes of the times of last use, for all sandboxes in one commit."""
+
+
+class Timers:
+    """The engine's clockwork.
+
+    Args:
+        shared: what all sandboxes work with.
+        lookup: returns the object of a namespace and id.
+    """
+
+    def __init__(self, shared: Shared, lookup: Callable[[str, str], Sandbox]) -> None:
+        self._shared = shared
+        self._lookup = lookup
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._working: set[Sandbox] = set()
+
+    def open(self) -> None:
+        """Start ticking."""
+        interval = self._shared.settings.lifecycle.reap_interval
+        for period, work in (
+            (TICK, self._idle),
+            (NOTE_ACTIVITY, self._note),
+            (TICK, self._expire),
+            (interval, self._reap),
+        ):
+            self._spawn(self._every(period, work))
+
+    async def close(self) -> None:
+        """Stop ticking; a transition that began goes on by itself."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _every(self, period: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            await asyncio.sleep(period)
+            try:
+                await work()
+            except Exception as error:
+                log.error("timer failed", timer=work.__name__, exc_info=error)
+
+    async def _idle(self) -> None:
+        now = time.monotonic()
+        for sandbox in list(self._shared.live.values()):
+            wanted = sandbox.wanted
+            idle_for = (wanted.sleep_after_ms or 0) / 1000
+            if wanted.keep_alive or not sandbox.idle or now - sandbox.last_used < idle_for:
+                continue
+            if sandbox not in self._working:
+                self._working.add(sandbox)
+                self._spawn(self._sleep(sandbox, idle_for))
+
+    async def _sleep(self, sandbox: Sandbox, idle_for: float) -> None:
+        try:
+            if await sandbox.sleep_if_idle(idle_for):
+                log.info("sandbox sleeps", sandbox=sandbox.id, idle_for=idle_for)
+        except SandboxError as error:
+            log.warning("sandbox does not sleep", sandbox=sandbox.id, reason=str(error))
+        finally:
+            self._working.discard(sandbox)
+
+    async def _expire(self) -> None:
+        for namespace, id in await self._shared.store.expired(rules.now().timestamp()):
+            log.info("ttl is over", namespace=namespace, sandbox=id)
+            await self._lookup(namespace, id).destroy()
+
+    async def _note(self) -> None:
+        sandboxes = list(self._shared.live.values())
+        await asyncio.gather(*(s.note_activity() for s in sandboxes), return_exceptions=True)
+
+    async def _reap(self) -> None:
+        for sandbox in list(self._shared.live.values()):
+            if sandbox.endpoint:
+                await sandbox.check_alive(sandbox.endpoint)
+        await reaper.sweep(self._shared.lifecycle, self._shared.store)

@@ -1,0 +1,209 @@
+"""A runtime without isolation, for tests of the engine, server and SDK without root.
+
+The agent runs as an ordinary process of the host in a directory of its own; commands do what they
+like to the machine. It is used only when the settings name it as the default runtime: no caller
+can ask for it, and nothing degrades to it.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from atoll.errors import ContainerUnavailableError
+from atoll.host import process
+from atoll.runtime.base import Container, ContainerSpec, Usage
+
+# The shell leaves its pid and becomes the agent; `setsid -f` detaches it, so that it outlives the
+# engine as a container would.
+_LAUNCH = 'echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; exec "$2" -I -m atoll.agent </dev/null'
+
+
+class FakeRuntime:
+    """Implements `Runtime`.
+
+    Args:
+        base: the directory that holds one directory per host_ref.
+    """
+
+    name = "fake"
+    level = "fake"
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    async def start(self, spec: ContainerSpec) -> Container:
+        """See `Runtime.start`."""
+        workdir = spec.rootfs / "workspace"
+        workdir.mkdir(exist_ok=True)
+        config = {
+            "generation": spec.generation,
+            "listen": 3,
+            "procs": [],
+            "memory_events": None,
+            "workdir": str(workdir),
+            "user": f"{os.getuid()}:{os.getgid()}",
+            "env": spec.env,
+            "hostname": spec.hostname,
+            "confine": False,
+        }
+        (spec.run_dir / "config.json").write_text(json.dumps(config))
+        with _listening(spec.run_dir / "agent.sock") as listener:
+            await self._launch(spec.run_dir, listener)
+        pid = await _appears(spec.run_dir / "pid")
+        return Container(host_ref=spec.host_ref, pid=pid)
+
+    async def _launch(self, run_dir: Path, listener: socket.socket) -> None:
+        argv: list[str | Path] = [
+            "/usr/bin/setsid",
+            "-f",
+            "bash",
+            "-c",
+            _LAUNCH,
+            "agent",
+            run_dir,
+            sys.executable,
+        ]
+        with (run_dir / "config.json").open() as config, (run_dir / "agent.log").open("w") as log:
+            code = await process.run_handing_over(
+                argv, [listener.fileno(), config.fileno()], output=log.fileno(), timeout=10
+            )
+        if code:
+            raise ContainerUnavailableError(
+                f"setsid failed with {code}", context={"reason": "runtime"}
+            )
+
+    async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
+        """See `Runtime.dial`."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            with _Directory(run_dir) as directory:
+                connection.connect(directory.at("agent.sock"))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def find(self, host_ref: str) -> Container | None:
+        """See `Runtime.find`."""
+        pid = self._pid(host_ref)
+        return Container(host_ref=host_ref, pid=pid) if pid and _is_agent(pid) else None
+
+    def _pid(self, host_ref: str) -> int | None:
+        try:
+            return int((self._base / host_ref / "container" / "pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
+    async def list(self) -> list[str]:
+        """See `Runtime.list`."""
+        return [path.parent.name for path in self._base.glob("*/container")]
+
+    async def remove(self, host_ref: str) -> None:
+        """See `Runtime.remove`."""
+        pid = self._pid(host_ref)
+        if pid and _is_agent(pid):
+            await _kill_tree(pid)
+        shutil.rmtree(self._base / host_ref / "container", ignore_errors=True)
+
+    async def pause(self, host_ref: str) -> None:
+        """See `Runtime.pause`."""
+        self._signal_tree(host_ref, signal.SIGSTOP)
+
+    async def resume(self, host_ref: str) -> None:
+        """See `Runtime.resume`."""
+        self._signal_tree(host_ref, signal.SIGCONT)
+
+    def _signal_tree(self, host_ref: str, number: int) -> None:
+        if pid := self._pid(host_ref):
+            for member in _tree(pid):
+                _kill(member, number)
+
+    async def usage(self, host_ref: str) -> Usage:
+        """See `Runtime.usage`; only the number of processes is known."""
+        pid = self._pid(host_ref)
+        return Usage(memory=0, cpu_time=0.0, pids=len(_tree(pid)) if pid else 0, oom_kills=0)
+
+
+class _Directory:
+    """Reaches a socket whose path may be longer than the 107 bytes an address holds."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __enter__(self) -> "_Directory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def at(self, name: str) -> str:
+        return f"/proc/self/fd/{self._fd}/{name}"
+
+
+def _listening(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _Directory(path.parent) as directory:
+            listener.bind(directory.at(path.name))
+        listener.listen(1024)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+async def _appears(path: Path) -> int:
+    for _ in range(500):
+        if path.exists():
+            return int(path.read_text())
+        await asyncio.sleep(0.01)
+    raise ContainerUnavailableError("the agent did not start", context={"reason": "runtime"})
+
+
+def _is_agent(pid: int) -> bool:
+    try:
+        return b"atoll.agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _tree(root: int) -> list[int]:
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found = [root]
+    for pid in found:
+        found.extend(child for child, parent in parents.items() if parent == pid)
+    return found
+
+
+async def _kill_tree(root: int) -> None:
+    # Stopped first, so that nothing forks away between the listing and the kill.
+    for _ in range(10):
+        members = _tree(root)
+        for pid in members:
+            _kill(pid, signal.SIGSTOP)
+        if _tree(root) == members:
+            break
+    for pid in reversed(members):
+        _kill(pid, signal.SIGKILL)
+    while _is_agent(root):
+        await asyncio.sleep(0.005)
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,126 @@
+"""Sending and receiving at the ASGI level: one place that notices when the caller is gone.
+
+Bodies are never collected unless they must be; `send` waits while the caller does not read, and
+so does everything behind it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from atoll.errors import FileTooLargeError, ValidationFailedError
+
+Headers = Mapping[str, str]
+
+
+class Stream:
+    """An answer whose body comes piece by piece. An ASGI application.
+
+    Args:
+        run: does the work; it is cancelled when the caller is gone. It calls `start` before the
+            first `write`; what it raises before `start` becomes an ordinary error answer.
+    """
+
+    def __init__(self, run: Callable[["Stream"], Coroutine[Any, Any, None]]) -> None:
+        self._run = run
+        self._send: Send
+        self.started = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the work beside a watch for the end of the connection."""
+        self._send = send
+        work = asyncio.create_task(self._run(self))
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not work.done():
+                work.cancel()
+            await asyncio.wait({work})
+        if not work.cancelled():
+            work.result()
+
+    async def start(self, status: int, content_type: str, headers: Headers | None = None) -> None:
+        """Send the head of the answer."""
+        self.started = True
+        pairs = {"content-type": content_type, **(headers or {})}
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece of the body; wait while the caller does not read."""
+        if data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        """End the body properly. Without it the caller sees that it was cut."""
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def read_json(request: Request, limit: int) -> bytes:
+    """Return the body of a JSON request.
+
+    Raises:
+        FileTooLargeError: it has more than *limit* bytes.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise FileTooLargeError(
+                f"the request has more than {limit} bytes", context={"limit": limit}
+            )
+    return bytes(body)
+
+
+async def uploaded(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body of an upload; a caller that goes away in the middle ends the request."""
+    async for chunk in request.stream():
+        if chunk:
+            yield chunk
+
+
+def decode(body: bytes, kind: type[Any]) -> Any:
+    """Return *body* as a request of *kind*; an empty body is an empty request.
+
+    Raises:
+        ValidationFailedError: it is not JSON, or a field is missing, unknown or of a wrong type.
+    """
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.MsgspecError as error:
+        raise invalid(error) from error
+    except RecursionError as error:
+        raise ValidationFailedError("the request is nested too deeply") from error
+
+
+def decode_query(request: Request, kind: type[Any]) -> Any:
+    """Return the query string as a request of *kind*; raise as `decode`."""
+    given = request.query_params
+    if len(given.multi_items()) != len(given):
+        raise ValidationFailedError("a parameter is given twice")
+    try:
+        return msgspec.convert(dict(given), type=kind, strict=False)
+    except msgspec.MsgspecError as error:
+        raise invalid(error) from error
+
+
+def invalid(error: Exception) -> ValidationFailedError:
+    """Return the typed error for what msgspec refused."""
+    return ValidationFailedError(f"the request is not valid: {error}", suggestion="see the API")
+
+
+def ascii_json(value: Any) -> str:
+    """Return JSON that fits into a header."""
+    return json.dumps(msgspec.to_builtins(value))

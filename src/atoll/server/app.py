@@ -1,0 +1,143 @@
+"""The ASGI application: routes from the table of operations, one place for errors and ids.
+
+Handlers raise typed errors; here they become envelopes. Anything else is a fault of the engine:
+its traceback goes to the log under the request's id, the caller gets `INTERNAL_ERROR` and the id.
+"""
+
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import structlog
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from atoll.engine.engine import Engine
+from atoll.engine.link import LinkError
+from atoll.errors import InternalError, RouteNotFoundError, SandboxError
+from atoll.server import answer, auth, shapes
+from atoll.server.auth import Auth
+from atoll.server.handlers import BODILESS, HANDLERS, Handler
+from atoll.wire.ops import Op
+
+log = structlog.get_logger(__name__)
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_IN_QUERY = frozenset({"GET", "DELETE"})
+
+
+def application(engine: Engine, keys: Auth, *, unix: bool) -> ASGIApp:
+    """Return the application of one listener.
+
+    Args:
+        keys: who may call.
+        unix: whether the listener is the unix socket.
+    """
+    routes = [
+        Route(op.path, _endpoint(engine, op, handler), methods=[op.method])
+        for op, handler in HANDLERS.items()
+    ]
+    routes.append(Route("/health", _health, methods=["GET"]))
+    # The bare router: the application class would answer faults itself, before they get here.
+    return _Gate(Router(routes, redirect_slashes=False, default=_no_route), keys, unix)
+
+
+def _endpoint(
+    engine: Engine, op: Op[Any, Any], handler: Handler
+) -> Callable[[Request], Awaitable[Any]]:
+    async def endpoint(request: Request) -> Any:
+        auth.check(request.scope["caller"], op.scope, request.path_params.get("namespace"))
+        result = await handler(engine, request, await _body(engine, op, request))
+        if isinstance(result, msgspec.Struct):
+            return Response(msgspec.json.encode(result), media_type="application/json")
+        return result
+
+    return endpoint
+
+
+async def _body(engine: Engine, op: Op[Any, Any], request: Request) -> Any:
+    if op in BODILESS:
+        return None
+    if op.method in _IN_QUERY:
+        return answer.decode_query(request, op.request)
+    body = await answer.read_json(request, engine.settings.server.max_body)
+    return answer.decode(body, op.request)
+
+
+async def _health(_: Request) -> JSONResponse:
+    return JSONResponse({"ok": True})
+
+
+async def _no_route(scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise RouteNotFoundError(
+        f"no route {scope['method']} {scope['path']}", context={"method": scope["method"]}
+    )
+
+
+class _Gate:
+    """Outermost: request id, caller, errors."""
+
+    def __init__(self, inner: ASGIApp, keys: Auth, unix: bool) -> None:
+        self._inner = inner
+        self._keys = keys
+        self._unix = unix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; whatever is raised inside becomes an answer here."""
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        scope["request_id"] = id
+        outgoing = _Outgoing(send, id)
+        try:
+            if scope["path"] != "/health":
+                scope["caller"] = self._keys.caller(headers, unix=self._unix)
+            await self._inner(scope, receive, outgoing.send)
+        except ClientDisconnect:
+            log.info("caller went away", request_id=id, path=scope["path"])
+        except Exception as error:
+            if outgoing.started:
+                log.error("answer cut", request_id=id, path=scope["path"], exc_info=error)
+                raise
+            await _refusal(_typed(error, id, scope), id)(scope, receive, send)
+
+
+class _Outgoing:
+    """Adds the request id to the answer's head and remembers that it was sent."""
+
+    def __init__(self, send: Send, id: str) -> None:
+        self._send = send
+        self._id = id
+        self.started = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            message.setdefault("headers", [])
+            message["headers"] = [*message["headers"], (b"x-request-id", self._id.encode())]
+        await self._send(message)
+
+
+def _typed(error: Exception, id: str, scope: Scope) -> SandboxError:
+    if isinstance(error, SandboxError):
+        return error
+    if isinstance(error, LinkError | msgspec.MsgspecError):
+        log.warning("agent at fault", request_id=id, path=scope["path"], reason=str(error))
+        return InternalError("the sandbox's agent gave no proper answer")
+    log.error("request failed", request_id=id, path=scope["path"], exc_info=error)
+    return InternalError("the engine failed; its log has the details under this request id")
+
+
+def _refusal(error: SandboxError, id: str) -> Response:
+    headers = {"x-request-id": id}
+    if error.retry_after is not None:
+        headers["retry-after"] = str(max(1, round(error.retry_after)))
+    body = msgspec.json.encode(shapes.envelope(error, id), enc_hook=str)
+    return Response(body, error.wire_status, headers, media_type="application/json")

@@ -1,0 +1,140 @@
+"""Commands over HTTP: start, attach, feed, signal. Frames pass through; see `shapes` for forms."""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import structlog
+from starlette.requests import Request
+
+from atoll.engine import ids
+from atoll.engine.engine import Engine
+from atoll.engine.link import error_of
+from atoll.engine.sandbox import Sandbox
+from atoll.errors import InternalError, InvalidCommandError, SandboxError
+from atoll.server import answer, shapes
+from atoll.server.answer import Stream
+from atoll.server.spool import Spool, read_frames
+from atoll.wire import frames, ops, process
+from atoll.wire.frames import Frame, Kind
+
+log = structlog.get_logger(__name__)
+
+Frames = AbstractAsyncContextManager[AsyncIterator[Frame]]
+
+
+async def run(engine: Engine, request: Request) -> Stream:
+    """Start the command of an exec request (or attach to it, when its key is known)."""
+    limits = engine.settings.server
+    spool = Spool(engine.settings.storage.state_dir, limits.max_stdin)
+    try:
+        framed = request.headers.get("content-type", "").startswith(frames.CONTENT_TYPE)
+        if framed:
+            body = await read_frames(request, spool)
+        else:
+            body = await answer.read_json(request, limits.max_body)
+        wanted: process.ExecRequest = answer.decode(body, process.ExecRequest)
+        check_command(wanted.command)
+    except BaseException:
+        spool.__exit__(None, None, None)
+        raise
+    return Stream(lambda stream: _run(engine, request, wanted, spool, stream))
+
+
+async def _run(
+    engine: Engine, request: Request, wanted: process.ExecRequest, spool: Spool, stream: Stream
+) -> None:
+    with spool:
+        key = request.headers.get("idempotency-key")
+        sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+        source = sandbox.exec(
+            wanted,
+            ids.check_operation_id(key) if key else secrets.token_hex(12),
+            cancel_on_drop=key is None,
+            stdin=spool.chunks() if wanted.stdin else None,
+        )
+        await _deliver(request, sandbox, source, wanted, stream)
+
+
+async def attach(engine: Engine, request: Request) -> Stream:
+    """Go on with the output of an operation from an offset on."""
+    wanted: ops.Attach = answer.decode_query(request, ops.Attach)
+    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    operation = ids.check_operation_id(request.path_params["operation"])
+    source = sandbox.attach(operation, wanted.from_offset)
+    shown = process.ExecRequest(command="")
+    return Stream(lambda stream: _deliver(request, sandbox, source, shown, stream))
+
+
+async def feed(engine: Engine, request: Request) -> None:
+    """Give a running operation a piece of standard input."""
+    wanted: ops.Stdin = answer.decode_query(request, ops.Stdin)
+    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    operation = ids.check_operation_id(request.path_params["operation"])
+    await sandbox.feed(operation, answer.uploaded(request), close=wanted.close)
+
+
+async def _deliver(
+    request: Request, sandbox: Sandbox, source: Frames, wanted: process.ExecRequest, stream: Stream
+) -> None:
+    request_id: str = request.scope["request_id"]
+    accept = request.headers.get("accept", "")
+    if frames.CONTENT_TYPE in accept:
+        await _stream(source, shapes.FramesForm(request_id), stream, request_id)
+    elif shapes.SSE in accept:
+        await _stream(source, shapes.SseForm(wanted.command, request_id), stream, request_id)
+    elif shapes.NDJSON in accept:
+        await _stream(source, shapes.NdjsonForm(request_id), stream, request_id)
+    else:
+        session = wanted.session or sandbox.default_session(wanted)
+        await _buffered(source, shapes.Buffered(wanted.command, session), stream)
+
+
+async def _stream(source: Frames, form: shapes.Form, stream: Stream, request_id: str) -> None:
+    try:
+        async with source as found:
+            async for frame in found:
+                if not stream.started:
+                    if frame.kind == Kind.ERROR:
+                        raise error_of(frame)
+                    await stream.start(200, form.content_type, {"cache-control": "no-cache"})
+                await stream.write(form.frame(frame))
+    except SandboxError as error:
+        if not stream.started:
+            raise
+        await stream.write(form.error(error))
+    except Exception as error:
+        if not stream.started:
+            raise
+        log.error("stream failed", request_id=request_id, exc_info=error)
+        await stream.write(form.error(InternalError("the engine failed")))
+    await stream.end()
+
+
+async def _buffered(source: Frames, buffer: shapes.Buffered, stream: Stream) -> None:
+    async with source as found:
+        async for frame in found:
+            if frame.kind == Kind.ERROR:
+                raise error_of(frame)
+            if frame.kind == Kind.EXITED:
+                result = buffer.result(frame)
+                break
+            buffer.frame(frame)
+    await stream.start(200, shapes.JSON)
+    await stream.write(answer.ascii_json(result.to_dict()).encode())
+    await stream.end()
+
+
+def check_command(command: str | list[str]) -> None:
+    """Refuse what no shell and no kernel can run.
+
+    Raises:
+        InvalidCommandError: it is empty, or has a NUL byte.
+    """
+    parts = [command] if isinstance(command, str) else command
+    if not parts or not parts[0].strip():
+        raise InvalidCommandError("the command is empty")
+    if any("\0" in part for part in parts):
+        raise InvalidCommandError(
+            "the command has a NUL byte", suggestion="pass bytes by stdin or a file"
+        )

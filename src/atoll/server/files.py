@@ -1,0 +1,159 @@
+"""Bodies of files and archives: raw bytes both ways, never collected, with Range and ETag."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+
+from atoll.engine.engine import Engine
+from atoll.engine.link import Link
+from atoll.errors import RangeNotSatisfiableError
+from atoll.server import answer
+from atoll.server.answer import Stream
+from atoll.wire import files, ops
+from atoll.wire.base import Request as WireRequest
+from atoll.wire.frames import Kind
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+
+class Part(NamedTuple):
+    """A part of a file. `length` None: up to the end. A negative `offset` counts from the end."""
+
+    offset: int = 0
+    length: int | None = None
+
+
+def parse_range(header: str | None) -> Part | None:
+    """Return what a ``Range`` header asks for.
+
+    None where there is none, or one that we answer in full: other units, several ranges.
+    """
+    match = _RANGE.fullmatch(header.strip()) if header else None
+    if not match or match[0] == "bytes=-":
+        return None
+    first, last = match[1], match[2]
+    if not first:
+        return Part(-int(last))
+    if not last:
+        return Part(int(first))
+    return Part(int(first), int(last) - int(first) + 1) if int(last) >= int(first) else None
+
+
+def within(part: Part, size: int) -> Part:
+    """Return *part* with both ends inside a file of *size* bytes.
+
+    Raises:
+        RangeNotSatisfiableError: it lies outside.
+    """
+    start = max(0, size + part.offset) if part.offset < 0 else part.offset
+    if start >= size or part.offset == 0 and part.length == 0:
+        raise RangeNotSatisfiableError(
+            f"the range starts at {start}, the file has {size} bytes", context={"size": size}
+        )
+    length = size - start if part.length is None else min(part.length, size - start)
+    return Part(start, length)
+
+
+def header_of(op: ops.Op[Any, Any], request: WireRequest) -> dict[str, Any]:
+    """Return the agent's HEADER for a file operation: the request's fields in snake case."""
+    return {"op": f"fs.{op.name}"} | msgspec.structs.asdict(request)
+
+
+async def unary(engine: Engine, op: ops.Op[Any, Any], request: Request, wanted: WireRequest) -> Any:
+    """Run a file operation with a JSON answer, which is checked before it is passed on."""
+    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    async with sandbox.use() as endpoint:
+        reply = await endpoint.call(header_of(op, wanted), timeout=None)
+    return msgspec.json.decode(reply, type=op.result)
+
+
+async def read(engine: Engine, request: Request) -> Stream:
+    """Answer with a file, or the part of it that is asked for."""
+    wanted: ops.ReadFile = answer.decode_query(request, ops.ReadFile)
+    return Stream(lambda stream: _read(engine, request, wanted, stream))
+
+
+async def _read(engine: Engine, request: Request, wanted: ops.ReadFile, stream: Stream) -> None:
+    part = parse_range(request.headers.get("range"))
+    if part and request.headers.get("if-range"):
+        meta = await _meta(engine, request, wanted)
+        part = part if request.headers["if-range"] == _quoted(meta.etag) else None
+    if part:
+        meta = await _meta(engine, request, wanted)
+        part = within(part, meta.size)
+        wanted = msgspec.structs.replace(wanted, offset=part.offset, length=part.length)
+    async with _opened(engine, request, header_of(ops.READ_FILE, wanted)) as link:
+        meta = msgspec.json.decode(await link.reply(timeout=None), type=files.FileMeta)
+        if request.headers.get("if-none-match") == _quoted(meta.etag):
+            await stream.start(304, meta.mime_type, {"etag": _quoted(meta.etag)})
+        else:
+            await stream.start(206 if part else 200, meta.mime_type, _headers(meta, wanted, part))
+            async for chunk in link.body():
+                await stream.write(chunk)
+    await stream.end()
+
+
+async def _meta(engine: Engine, request: Request, wanted: ops.ReadFile) -> files.FileMeta:
+    nothing = msgspec.structs.replace(wanted, offset=0, length=0)
+    async with _opened(engine, request, header_of(ops.READ_FILE, nothing)) as link:
+        return msgspec.json.decode(await link.reply(timeout=None), type=files.FileMeta)
+
+
+def _headers(meta: files.FileMeta, wanted: ops.ReadFile, part: Part | None) -> dict[str, str]:
+    rest = max(0, meta.size - wanted.offset)
+    length = rest if wanted.length is None else min(wanted.length, rest)
+    headers = {
+        ops.RESULT_HEADER: answer.ascii_json(meta),
+        "etag": _quoted(meta.etag),
+        "accept-ranges": "bytes",
+        "content-length": str(length),
+        "x-content-type-options": "nosniff",
+    }
+    if part:
+        last = wanted.offset + length - 1
+        headers["content-range"] = f"bytes {wanted.offset}-{last}/{meta.size}"
+    return headers
+
+
+def _quoted(etag: str) -> str:
+    return '"' + re.sub(r"[^!#-~]", "", etag) + '"'
+
+
+async def download(engine: Engine, request: Request) -> Stream:
+    """Answer with an archive of a directory."""
+    wanted = answer.decode_query(request, files.DownloadRequest)
+    return Stream(lambda stream: _download(engine, request, wanted, stream))
+
+
+async def _download(
+    engine: Engine, request: Request, wanted: files.DownloadRequest, stream: Stream
+) -> None:
+    async with _opened(engine, request, header_of(ops.DOWNLOAD, wanted)) as link:
+        told = msgspec.json.decode(await link.reply(timeout=None), type=files.Archive)
+        headers = {ops.RESULT_HEADER: answer.ascii_json(told), "x-content-type-options": "nosniff"}
+        await stream.start(200, "application/x-tar", headers)
+        async for chunk in link.body():
+            await stream.write(chunk)
+    await stream.end()
+
+
+async def store(engine: Engine, op: ops.Op[Any, Any], request: Request) -> Any:
+    """Pass an uploaded body on to the agent: a file to write, or an archive to unpack."""
+    wanted = answer.decode_query(request, op.request)
+    async with _opened(engine, request, header_of(op, wanted)) as link:
+        async for chunk in answer.uploaded(request):
+            await link.send_chunks(Kind.DATA, chunk)
+        await link.send(Kind.END, b"{}")
+        reply = await link.reply(timeout=None)
+    return msgspec.json.decode(reply, type=op.result)
+
+
+@asynccontextmanager
+async def _opened(engine: Engine, request: Request, header: dict[str, Any]) -> AsyncIterator[Link]:
+    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    async with sandbox.use() as endpoint, await endpoint.open(header) as link:
+        yield link

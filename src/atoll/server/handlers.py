@@ -1,0 +1,220 @@
+"""One handler per operation of `wire.ops`: name → what the engine does.
+
+A handler takes the engine, the request and the decoded body. It returns a result struct, or an
+ASGI application where the answer is a stream.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+import atoll
+from atoll.engine import sessions
+from atoll.engine.engine import Engine
+from atoll.engine.sandbox import Sandbox
+from atoll.errors import SessionNotFoundError, ValidationFailedError
+from atoll.server import answer, exec, files
+from atoll.wire import ops, process, sandbox
+from atoll.wire.base import Done, Empty
+from atoll.wire.frames import Kind
+from atoll.wire.ops import Op
+
+Handler = Callable[[Engine, Request, Any], Awaitable[Any]]
+
+
+def _object(engine: Engine, request: Request) -> Sandbox:
+    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+
+
+async def _version(engine: Engine, request: Request, wanted: Empty) -> sandbox.Version:
+    return sandbox.Version(version=atoll.__version__, api=ops.API_VERSION, engine_id=engine.id)
+
+
+async def _configure(engine: Engine, request: Request, wanted: sandbox.NamespaceConfig) -> Done:
+    await engine.configure_namespace(request.path_params["namespace"], wanted)
+    return Done()
+
+
+async def _list(engine: Engine, request: Request, wanted: ops.ListSandboxes) -> sandbox.SandboxPage:
+    try:
+        state = sandbox.State(wanted.state) if wanted.state else None
+    except ValueError as error:
+        raise ValidationFailedError(
+            f"{wanted.state!r} is not a state",
+            context={"field": "state"},
+            suggestion=f"use one of {', '.join(sandbox.State)}",
+        ) from error
+    return await engine.list(
+        request.path_params["namespace"],
+        state=state,
+        labels=_labels(wanted.labels or ""),
+        cursor=wanted.cursor,
+        limit=max(1, wanted.limit),
+    )
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    return {name: value for name, _, value in pairs}
+
+
+async def _ensure(
+    engine: Engine, request: Request, wanted: sandbox.SandboxOptions
+) -> sandbox.SandboxInfo:
+    found = _object(engine, request)
+    return found.info(await found.configure(wanted))
+
+
+async def _info(engine: Engine, request: Request, wanted: Empty) -> sandbox.SandboxInfo:
+    return await engine.info(request.path_params["namespace"], request.path_params["id"])
+
+
+async def _start(engine: Engine, request: Request, wanted: Empty) -> sandbox.SandboxInfo:
+    async with _object(engine, request).use():
+        return await _info(engine, request, wanted)
+
+
+async def _stop(engine: Engine, request: Request, wanted: Empty) -> sandbox.SandboxInfo:
+    await _object(engine, request).stop()
+    return await _info(engine, request, wanted)
+
+
+async def _destroy(engine: Engine, request: Request, wanted: Empty) -> Done:
+    await _object(engine, request).destroy()
+    return Done()
+
+
+async def _exec(engine: Engine, request: Request, wanted: None) -> Any:
+    return await exec.run(engine, request)
+
+
+async def _attach(engine: Engine, request: Request, wanted: None) -> Any:
+    return await exec.attach(engine, request)
+
+
+async def _cancel(engine: Engine, request: Request, wanted: Empty) -> Done:
+    return await _control(engine, request, Kind.CANCEL)
+
+
+async def _signal(engine: Engine, request: Request, wanted: process.SignalRequest) -> Done:
+    payload = {"signal": wanted.signal, "tree": wanted.tree}
+    return await _control(engine, request, Kind.SIGNAL, msgspec.json.encode(payload))
+
+
+async def _resize(engine: Engine, request: Request, wanted: process.ResizeRequest) -> Done:
+    payload = {"cols": wanted.cols, "rows": wanted.rows}
+    return await _control(engine, request, Kind.RESIZE, msgspec.json.encode(payload))
+
+
+async def _control(engine: Engine, request: Request, kind: Kind, payload: bytes = b"") -> Done:
+    await _object(engine, request).control(request.path_params["operation"], kind, payload)
+    return Done()
+
+
+async def _stdin(engine: Engine, request: Request, wanted: None) -> Done:
+    await exec.feed(engine, request)
+    return Done()
+
+
+async def _read_file(engine: Engine, request: Request, wanted: None) -> Any:
+    return await files.read(engine, request)
+
+
+async def _download(engine: Engine, request: Request, wanted: None) -> Any:
+    return await files.download(engine, request)
+
+
+def _store(op: Op[Any, Any]) -> Handler:
+    async def handler(engine: Engine, request: Request, wanted: None) -> Any:
+        return await files.store(engine, op, request)
+
+    return handler
+
+
+def _file(op: Op[Any, Any]) -> Handler:
+    async def handler(engine: Engine, request: Request, wanted: Any) -> Any:
+        return await files.unary(engine, op, request, wanted)
+
+    return handler
+
+
+async def _create_session(
+    engine: Engine, request: Request, wanted: process.CreateSessionRequest
+) -> process.SessionInfo:
+    async with _object(engine, request).use() as endpoint:
+        return await sessions.create(endpoint, wanted)
+
+
+async def _list_sessions(engine: Engine, request: Request, wanted: Empty) -> process.SessionList:
+    async with _object(engine, request).use() as endpoint:
+        return await sessions.listing(endpoint)
+
+
+async def _get_session(engine: Engine, request: Request, wanted: Empty) -> process.SessionInfo:
+    id, found = request.path_params["session"], await _list_sessions(engine, request, wanted)
+    for session in found.sessions:
+        if session.id == id:
+            return session
+    raise SessionNotFoundError(f"no session {id!r}", context={"session": id})
+
+
+async def _delete_session(engine: Engine, request: Request, wanted: Empty) -> Done:
+    async with _object(engine, request).use() as endpoint:
+        await endpoint.call({"op": "session.delete", "id": request.path_params["session"]})
+    return Done()
+
+
+async def _set_env(engine: Engine, request: Request, wanted: process.EnvRequest) -> Done:
+    await _object(engine, request).set_env(wanted)
+    return Done()
+
+
+HANDLERS: Mapping[Op[Any, Any], Handler] = {
+    ops.VERSION: _version,
+    ops.CONFIGURE_NAMESPACE: _configure,
+    ops.LIST_SANDBOXES: _list,
+    ops.ENSURE: _ensure,
+    ops.INFO: _info,
+    ops.DESTROY: _destroy,
+    ops.START: _start,
+    ops.STOP: _stop,
+    ops.EXEC: _exec,
+    ops.ATTACH: _attach,
+    ops.CANCEL: _cancel,
+    ops.SIGNAL: _signal,
+    ops.RESIZE: _resize,
+    ops.STDIN: _stdin,
+    ops.READ_FILE: _read_file,
+    ops.WRITE_FILE: _store(ops.WRITE_FILE),
+    ops.DOWNLOAD: _download,
+    ops.UPLOAD: _store(ops.UPLOAD),
+    **{
+        op: _file(op)
+        for op in (
+            ops.DELETE_FILE,
+            ops.MKDIR,
+            ops.RENAME,
+            ops.MOVE,
+            ops.COPY,
+            ops.EXISTS,
+            ops.STAT,
+            ops.LIST_FILES,
+            ops.SET_PERMISSIONS,
+            ops.SEARCH_FILES,
+            ops.FIND_IN_FILES,
+            ops.REPLACE_IN_FILES,
+            ops.CHECK_CHANGES,
+        )
+    },
+    ops.CREATE_SESSION: _create_session,
+    ops.LIST_SESSIONS: _list_sessions,
+    ops.GET_SESSION: _get_session,
+    ops.DELETE_SESSION: _delete_session,
+    ops.SET_ENV: _set_env,
+}
+
+BODILESS = frozenset({ops.EXEC, ops.ATTACH, ops.STDIN, ops.READ_FILE, ops.WRITE_FILE, ops.DOWNLOAD,
+                      ops.UPLOAD})  # fmt: skip
+"""Operations whose handlers read query and body themselves, piece by piece."""

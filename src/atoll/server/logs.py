@@ -1,0 +1,40 @@
+"""How the engine logs: structlog to stderr, as JSON lines or for people."""
+
+import logging
+import sys
+
+import structlog
+
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def configure(level: str, form: str) -> None:
+    """Set up logging for this process.
+
+    Args:
+        level: debug, info, warn or error.
+        form: json or pretty.
+    """
+    pretty = form == "pretty"
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        if pretty
+        else structlog.processors.JSONRenderer()
+    )
+    tracebacks = [] if pretty else [structlog.processors.format_exc_info]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            *tracebacks,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,200 @@
+"""From settings to a serving engine and back: lock, engine, sockets, ready line, graceful stop.
+
+An engine that stops leaves its sandboxes running: the next one finds them. Only a private engine
+(`local()`) puts them to sleep when its last lease ends. Streams are cut at a stop, on purpose:
+their callers attach again to the next engine.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvicorn
+
+import atoll
+from atoll.engine import engine as engines
+from atoll.engine.engine import Engine
+from atoll.errors import ResourceBusyError, SandboxError
+from atoll.server import shapes, sockets
+from atoll.server.app import application
+from atoll.server.auth import Auth, keys_of
+from atoll.server.lease import Leases
+from atoll.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+STOP_GRACE = 3
+"""Whole seconds that requests under way have at a stop, before they are cut."""
+
+LOCK_WAIT = 60.0
+"""Seconds a private engine waits for the one before it to put its sandboxes to sleep."""
+
+
+class _Uvicorn(uvicorn.Server):
+    """A server without signal handlers of its own: two of them run in one loop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `serve`."""
+        yield
+
+
+class Served:
+    """A running engine with its listeners.
+
+    Args:
+        engine: an open engine.
+        stack: closes what is opened here.
+    """
+
+    def __init__(self, engine: Engine, stack: AsyncExitStack) -> None:
+        self._engine = engine
+        self._stack = stack
+        self._servers: list[_Uvicorn] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.stopping = asyncio.Event()
+        self.last_left = False
+        self.url: str | None = None
+
+    async def listen(self, *, local: bool) -> dict[str, Any]:
+        """Open all listeners; return the ready line.
+
+        Raises:
+            SandboxError: a port is taken, an address is wrong.
+        """
+        settings = self._engine.settings.server
+        state_dir = self._engine.settings.storage.state_dir
+        auth = Auth(keys_of(settings.api_key, await self._engine.store.keys()))
+        path = settings.socket or state_dir / "engine.sock"
+        if settings.port is not None:
+            listener = sockets.tcp(settings.host, settings.port, keys=auth.has_keys)
+            self.url = _url(listener)
+            self._serve(listener, auth, unix=False)
+        self._serve(sockets.unix(path), auth, unix=True)
+        hello = {
+            "socket": self._reachable(path),
+            "url": self.url,
+            "pid": os.getpid(),
+            "engineId": self._engine.id,
+            "version": atoll.__version__,
+        }
+        ended = self._left if local else None
+        leases = Leases(sockets.unix(state_dir / "lease.sock"), hello, ended)
+        await leases.open()
+        self._stack.push_async_callback(leases.close)
+        return hello
+
+    def _reachable(self, path: Path) -> str:
+        """Return *path*, or a shorter name of it where it is too long for an address."""
+        if len(os.fsencode(path)) <= sockets.MAX_SOCKET_PATH:
+            return str(path)
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._stack.callback(os.close, directory)
+        return f"/proc/{os.getpid()}/fd/{directory}/{path.name}"
+
+    def _serve(self, listener: socket.socket, auth: Auth, *, unix: bool) -> None:
+        config = uvicorn.Config(
+            application(self._engine, auth, unix=unix),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=STOP_GRACE,
+        )
+        server = _Uvicorn(config)
+        self._servers.append(server)
+        self._tasks.append(asyncio.create_task(server.serve([listener])))
+
+    def _left(self) -> None:
+        self.last_left = True
+        self.stopping.set()
+
+    async def stop(self) -> None:
+        """Take no more requests, let those under way end for a moment, cut the rest."""
+        for server in self._servers:
+            server.should_exit = True
+        await asyncio.gather(*self._tasks)
+        if self.last_left:
+            await self._engine.sleep_all()
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve(settings: Settings, *, local: bool = False, ready_fd: int | None = None) -> None:
+    """Run an engine until it is told to stop (SIGTERM, SIGINT, or its last lease).
+
+    Args:
+        local: a private engine: it stops with its last lease and puts sandboxes to sleep.
+        ready_fd: gets one line of JSON when the engine serves, or when it cannot.
+
+    Raises:
+        SandboxError: the engine cannot start.
+    """
+    try:
+        await _serve(settings, local, ready_fd)
+    except SandboxError as error:
+        _tell(ready_fd, {"error": shapes.envelope(error, "start")})
+        raise
+
+
+async def _serve(settings: Settings, local: bool, ready_fd: int | None) -> None:
+    state_dir = settings.storage.state_dir
+    async with AsyncExitStack() as stack:
+        locked = stack.enter_context(ExitStack())
+        locked.callback(os.close, await _locked(state_dir, local))
+        engine = await stack.enter_async_context(engines.opened(settings))
+        served = Served(engine, stack)
+        hello = await served.listen(local=local)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, served.stopping.set)
+        log.info("ready", **hello)
+        _tell(ready_fd, hello)
+        await served.stopping.wait()
+        log.info("stopping", last_left=served.last_left)
+        await served.stop()
+
+
+async def _locked(state_dir: Path, local: bool) -> int:
+    until = time.monotonic() + LOCK_WAIT
+    while True:
+        try:
+            return sockets.lock(state_dir)
+        except ResourceBusyError:
+            if not local or time.monotonic() > until or await _hands_out_leases(state_dir):
+                raise
+            await asyncio.sleep(0.05)
+
+
+async def _hands_out_leases(state_dir: Path) -> bool:
+    """Whether the engine that holds the lock is there to stay."""
+    directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/lease.sock")
+    except OSError:
+        return False
+    finally:
+        os.close(directory)
+    writer.close()
+    return True
+
+
+def _tell(fd: int | None, line: dict[str, Any]) -> None:
+    if fd is not None:
+        with contextlib.suppress(OSError):
+            os.write(fd, json.dumps(line).encode() + b"\n")
+            os.close(fd)

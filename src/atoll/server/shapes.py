@@ -1,0 +1,253 @@
+"""The forms of a command's output: frames, server-sent events of 0.12, NDJSON, one JSON object.
+
+Pure: each form turns checked frames of the agent into bytes of a response body.
+"""
+
+import base64
+import codecs
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from atoll.engine.link import error_of
+from atoll.errors import SandboxError, SessionTerminatedError, TimeoutError
+from atoll.wire import frames, process
+from atoll.wire.agent import OUTPUT_LIMIT
+from atoll.wire.frames import Frame, Kind
+
+SSE = "text/event-stream"
+NDJSON = "application/x-ndjson"
+JSON = "application/json"
+
+_NAMES = {Kind.STDOUT: "stdout", Kind.STDERR: "stderr"}
+
+
+def envelope(error: SandboxError, request_id: str) -> dict[str, Any]:
+    """Return the error's wire form with the time and the id of this request."""
+    return error.to_wire() | {"timestamp": timestamp(), "requestId": request_id}
+
+
+def timestamp() -> str:
+    """Return the current time as the wire has it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Form(Protocol):
+    """One streamed form."""
+
+    content_type: str
+
+    def frame(self, frame: Frame) -> bytes:
+        """Return what *frame* becomes; empty bytes for nothing."""
+
+    def error(self, error: SandboxError) -> bytes:
+        """Return what an error becomes that ends the stream."""
+
+
+class FramesForm:
+    """Frames as the agent sends them; only errors get the id of the request."""
+
+    content_type = frames.CONTENT_TYPE
+
+    def __init__(self, request_id: str) -> None:
+        self._request_id = request_id
+
+    def frame(self, frame: Frame) -> bytes:
+        """See `Form.frame`."""
+        if frame.kind == Kind.ERROR:
+            return self.error(error_of(frame))
+        return frames.encode(frame.kind, frame.payload)
+
+    def error(self, error: SandboxError) -> bytes:
+        """See `Form.error`."""
+        return frames.encode(Kind.ERROR, json.dumps(envelope(error, self._request_id)).encode())
+
+
+class _Text:
+    """Incremental UTF-8 of both streams: a character is never cut between two events."""
+
+    def __init__(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {kind: decoder("replace") for kind in _NAMES}
+
+    def decode(self, kind: Kind, data: bytes) -> str:
+        return self._decoders[kind].decode(data)
+
+    def rest(self) -> list[tuple[Kind, str]]:
+        found = [
+            (kind, decoder.decode(b"", final=True)) for kind, decoder in self._decoders.items()
+        ]
+        return [(kind, text) for kind, text in found if text]
+
+
+class SseForm:
+    """The event shapes that 0.12 clients parse, one JSON object per ``data:`` line.
+
+    Args:
+        command: repeated in the first event.
+        request_id: for errors.
+    """
+
+    content_type = SSE
+
+    def __init__(self, command: str | list[str], request_id: str) -> None:
+        self._command = command
+        self._request_id = request_id
+        self._text = _Text()
+
+    def frame(self, frame: Frame) -> bytes:
+        """See `Form.frame`."""
+        kind = Kind(frame.kind)
+        if kind in _NAMES:
+            return self._output(kind, frames.decode_output(frame.payload).data)
+        if kind is Kind.HEARTBEAT:
+            return b": heartbeat\n\n"
+        if kind is Kind.ERROR:
+            return self.error(error_of(frame))
+        fields = msgspec.json.decode(frame.payload, type=dict[str, Any])
+        if kind is Kind.STARTED:
+            return self._event(type="start", command=self._command, pid=fields.get("pid"))
+        if kind is Kind.EXITED:
+            return self._flushed() + self._complete(fields)
+        return self._event(type=kind.name.lower(), **_camel(fields))
+
+    def _output(self, kind: Kind, data: bytes) -> bytes:
+        fields: dict[str, Any] = {"type": _NAMES[kind], "data": self._text.decode(kind, data)}
+        if not _is_text(data):
+            fields["dataBase64"] = base64.b64encode(data).decode()
+        return self._event(**fields)
+
+    def _flushed(self) -> bytes:
+        events = [self._event(type=_NAMES[kind], data=text) for kind, text in self._text.rest()]
+        return b"".join(events)
+
+    def _complete(self, fields: Mapping[str, Any]) -> bytes:
+        code = fields.get("exit_code")
+        result = _camel(fields) | {"success": code == 0, "command": self._command}
+        return self._event(type="complete", exitCode=code, result=result)
+
+    def error(self, error: SandboxError) -> bytes:
+        """See `Form.error`; 0.12 clients read `error` as text, the envelope is beside it."""
+        body = envelope(error, self._request_id)
+        return self._event(type="error", error=error.message, **body)
+
+    def _event(self, **fields: Any) -> bytes:
+        return b"data: " + json.dumps({"timestamp": timestamp(), **fields}).encode() + b"\n\n"
+
+
+class NdjsonForm:
+    """The SDK's events (`wire.process`), one JSON object a line; `data` is base64, `text` is not."""
+
+    content_type = NDJSON
+
+    def __init__(self, request_id: str) -> None:
+        self._request_id = request_id
+        self._text = _Text()
+
+    def frame(self, frame: Frame) -> bytes:
+        """See `Form.frame`."""
+        kind = Kind(frame.kind)
+        if kind in _NAMES:
+            out = frames.decode_output(frame.payload)
+            return _line(
+                {
+                    "type": _NAMES[kind],
+                    "data": base64.b64encode(out.data).decode(),
+                    "text": self._text.decode(kind, out.data),
+                    "seq": out.seq,
+                    "offset": out.offset,
+                }
+            )
+        if kind is Kind.HEARTBEAT:
+            return _line({"type": "heartbeat"})
+        if kind is Kind.ERROR:
+            return self.error(error_of(frame))
+        fields = msgspec.json.decode(frame.payload, type=dict[str, Any])
+        return _line({"type": kind.name.lower(), **_camel(fields)})
+
+    def error(self, error: SandboxError) -> bytes:
+        """See `Form.error`."""
+        return _line({"type": "failed", "error": envelope(error, self._request_id)})
+
+
+class Buffered:
+    """Collects a command's output for a single JSON answer, within `OUTPUT_LIMIT` per stream."""
+
+    def __init__(self, command: str | list[str], session: str | None) -> None:
+        self._command = command
+        self._session = session
+        self._started = datetime.now(UTC)
+        self._output = {kind: bytearray() for kind in _NAMES}
+
+    def frame(self, frame: Frame) -> None:
+        """Take one frame; an ERROR frame is not for here."""
+        if frame.kind in _NAMES:
+            kept = self._output[Kind(frame.kind)]
+            data = frames.decode_output(frame.payload).data
+            kept += data[: OUTPUT_LIMIT - len(kept)]
+
+    def result(self, exited: Frame) -> process.ExecResult:
+        """Return the result.
+
+        Raises:
+            TimeoutError: the time was over; `result` and `context.result` hold the output.
+            SessionTerminatedError: the command ended its session's shell; likewise.
+        """
+        end = msgspec.json.decode(exited.payload, type=dict[str, Any])
+        result = self._result(end)
+        error: SandboxError | None = None
+        if end.get("timed_out"):
+            error = TimeoutError("the command's time is over", suggestion="pass a longer timeout")
+        elif end.get("session_ended"):
+            error = SessionTerminatedError(
+                "the command ended the shell of its session",
+                context={"exitCode": result.exit_code, "signal": result.signal},
+                suggestion="the same session id works again, with a fresh shell",
+            )
+        if error is None:
+            return result
+        error.result = result
+        error.context["result"] = result.to_dict()
+        raise error
+
+    def _result(self, end: Mapping[str, Any]) -> process.ExecResult:
+        return process.ExecResult(
+            exit_code=end["exit_code"],
+            signal=end.get("signal"),
+            stdout_bytes=bytes(self._output[Kind.STDOUT]),
+            stderr_bytes=bytes(self._output[Kind.STDERR]),
+            command=self._command,
+            duration_ms=round(end.get("duration", 0.0) * 1000),
+            timestamp=self._started,
+            session_id=self._session,
+            truncated=end.get("truncated", False),
+            timed_out=end.get("timed_out", False),
+            oom_killed=end.get("oom_killed", False),
+            state_saved=end.get("state_saved", True),
+            stdout_total=end.get("stdout_bytes", 0),
+            stderr_total=end.get("stderr_bytes", 0),
+        )
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+def _camel(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {_camel_name(name): value for name, value in fields.items()}
+
+
+def _camel_name(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)
