@@ -1,0 +1,73 @@
+"""Which names and addresses the slots have. Pure.
+
+A slot's number gives its host interface's name, and claiming that name in the kernel claims the
+number for the whole host; so engines that share a range of addresses never share an address.
+"""
+
+import hashlib
+import ipaddress
+import re
+
+from atoll.errors import InvalidConfigError
+
+_NAME = re.compile(r"atl(\d+)")
+_BLOCK = 4
+"""Addresses of one slot: network, host, sandbox, broadcast."""
+
+PREFIX_LENGTH = 30
+
+
+class Plan:
+    """Cuts a range into /30 blocks.
+
+    Args:
+        cidr: the range, IPv4, of at most /28.
+
+    Raises:
+        InvalidConfigError: it is none.
+    """
+
+    def __init__(self, cidr: str) -> None:
+        try:
+            self.network = ipaddress.IPv4Network(cidr)
+        except ValueError as error:
+            raise InvalidConfigError(f"network.cidr: {error}", context={"cidr": cidr}) from error
+        if self.network.prefixlen > 28:
+            raise InvalidConfigError(
+                f"network.cidr {cidr} has room for too few sandboxes",
+                suggestion="use a range like 10.213.0.0/16",
+            )
+        self.slots = self.network.num_addresses // _BLOCK
+
+    def gateway(self, number: int) -> str:
+        """Return the host's address in the block."""
+        return str(self.network[number * _BLOCK + 1])
+
+    def address(self, number: int) -> str:
+        """Return the sandbox's address in the block."""
+        return str(self.network[number * _BLOCK + 2])
+
+
+def interface(number: int) -> str:
+    """Return the name of the slot's interface on the host."""
+    return f"atl{number}"
+
+
+def slot_number(name: str) -> int | None:
+    """Return the number in an interface's name, or None for a foreign interface."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def sandbox_address(gateway: str) -> str:
+    """Return the sandbox's address in the block where the host has *gateway*."""
+    return str(ipaddress.IPv4Address(gateway) + 1)
+
+
+def group(engine_id: str) -> int:
+    """Return the interface group of an engine's slots: what its packet filter matches on.
+
+    31 bits of a hash, never 0, which is the group of every ordinary interface.
+    """
+    digest = hashlib.sha256(engine_id.encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1 | 1
