@@ -1,0 +1,209 @@
+"""Runs every measurement: ``python -m bench [--quick]``."""
+
+import asyncio
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import atoll
+from bench import floors
+from bench.table import Report, Row, Samples, timed
+
+QUICK = "--quick" in sys.argv
+GB = 10**9
+
+
+class Bench:
+    """All measurements against one private engine."""
+
+    def __init__(self, env: atoll.Environment, state_dir: Path, report: Report) -> None:
+        self.env = env
+        self.state_dir = state_dir
+        self.report = report
+        self._names = (f"bench-{n}" for n in itertools.count())
+
+    def new(self, **options: object) -> atoll.Sandbox:
+        return atoll.get_sandbox(self.env.Sandbox, next(self._names), **options)  # type: ignore[arg-type]
+
+    async def cold_start(self, runs: int) -> None:
+        values = []
+        for index in range(runs + 1):
+            sandbox = self.new()
+            start = time.perf_counter()
+            await sandbox.exec(["true"])
+            values.append(time.perf_counter() - start)
+            if index < runs:
+                await sandbox.destroy()
+            await asyncio.sleep(0.5)  # what is prepared ahead is prepared again
+        cold = Samples(values[1:])
+        containers = self.state_dir / "oci" / "containers"
+        ref = next(path.name for path in containers.iterdir())
+        floor = await asyncio.to_thread(
+            floors.bare_runtime, self.state_dir / "run" / ref, max(10, runs)
+        )
+        self.report.add(Row("cold start", cold, "bare runtime, /bin/true", floor, 2.0))
+        await self._docker(cold)
+        self.report.skip("start from the warm pool", "there is no pool yet")
+
+    async def _docker(self, cold: Samples) -> None:
+        image = await self._rootfs()
+        try:
+            with floors.docker(image) as engine:
+                started = await asyncio.to_thread(engine.create_start_exec, 5)
+                self.report.add(
+                    Row("cold start", cold, "Docker: create, start, exec", started, 0.25)
+                )
+                self.docker_execs = await asyncio.to_thread(engine.execs, 10)
+        except (FileNotFoundError, RuntimeError) as error:
+            self.report.skip("cold start against Docker", str(error))
+
+    async def _rootfs(self) -> Path:
+        from atoll.images.store import ImageStore
+        from atoll.settings import ImageSettings, StorageSettings
+
+        image = await ImageStore(StorageSettings(), ImageSettings()).resolve("atoll/base")
+        return image.layers[0]
+
+    async def wake(self, runs: int) -> None:
+        sandbox = self.new()
+        await sandbox.exec(["true"])
+        wakes, colds = [], []
+        for _ in range(runs):
+            await sandbox.stop()
+            await asyncio.sleep(0.5)
+            start = time.perf_counter()
+            await sandbox.exec(["true"])
+            wakes.append(time.perf_counter() - start)
+            other = self.new()
+            await asyncio.sleep(0.5)
+            start = time.perf_counter()
+            await other.exec(["true"])
+            colds.append(time.perf_counter() - start)
+            await other.destroy()
+        self.report.add(Row("wake from stop", Samples(wakes), "cold start", Samples(colds), 1.0))
+        self.report.skip("wake from freeze", "there is no freeze yet")
+
+    async def exec_round_trip(self, runs: int) -> None:
+        sandbox = self.new(instance_type="standard-1")
+        await sandbox.exec("true")
+        host = await floors.fork_and_exec(["/bin/bash", "-c", "true"], runs)
+
+        async def argv() -> None:
+            await sandbox.exec(["bash", "-c", "true"])
+            await asyncio.sleep(0.01)
+
+        async def session() -> None:
+            await sandbox.exec("true")
+            await asyncio.sleep(0.01)
+
+        pause = 0.0101
+        for name, step, goal in (("argv", argv, 2.5), ("in a session", session, 4.0)):
+            samples = await timed(step, runs, warmup=5)
+            net = Samples([max(0.0, value - pause) for value in samples.values])
+            self.report.add(Row(f"exec, {name}", net, "fork + exec on the host", host, goal))
+        if docker := getattr(self, "docker_execs", None):
+            samples = await timed(argv, 20)
+            net = Samples([value - pause for value in samples.values])
+            self.report.add(Row("exec", net, "docker exec", docker, 0.2))
+
+    async def concurrency(self) -> None:
+        sandbox = self.new(instance_type="standard-1")
+        await sandbox.exec("true")
+
+        async def one() -> float:
+            start = time.perf_counter()
+            await sandbox.exec(["true"])
+            return time.perf_counter() - start
+
+        start = time.perf_counter()
+        for _ in range(50):
+            await one()
+        sequential = time.perf_counter() - start
+        start = time.perf_counter()
+        await asyncio.gather(*(one() for _ in range(50)))
+        together = time.perf_counter() - start
+        self.report.add(
+            Row(
+                "50 execs at once",
+                Samples([together]),
+                "one after the other",
+                Samples([sequential]),
+                1.0,
+            )
+        )
+
+    async def stream(self, size: int) -> None:
+        sandbox = self.new(instance_type="standard-4")
+        await sandbox.exec("true")
+        floor = await asyncio.to_thread(floors.cat_through_a_socket, size)
+        start = time.perf_counter()
+        got = 0
+        command = ["head", "-c", str(size), "/dev/zero"]
+        async for event in sandbox.exec_stream(command, timeout=None):
+            if isinstance(event, atoll.Stdout):
+                got += len(event.data)
+        rate = got / (time.perf_counter() - start)
+        assert got == size, f"{got} of {size} bytes arrived"
+        self.report.add(
+            Row("stream of output", Samples([rate / 1e6]), "copy through a unix socket",
+                Samples([floor / 1e6]), 0.3, at_least=True, unit="MB/s")
+        )  # fmt: skip
+
+    async def files(self, size: int) -> None:
+        sandbox = self.new(instance_type="standard-4")
+        await sandbox.exec("true")
+        floor = await asyncio.to_thread(floors.cat_through_a_socket, size)
+
+        async def content() -> AsyncIterator[bytes]:
+            block = b"x" * (1 << 18)
+            for _ in range(size // len(block)):
+                yield block
+
+        start = time.perf_counter()
+        await sandbox.write_file("/workspace/big", content())
+        written = size / (time.perf_counter() - start)
+        start = time.perf_counter()
+        got = 0
+        stream = await sandbox.read_file("/workspace/big", encoding="none")
+        async for chunk in stream.content:
+            got += len(chunk)
+        read = got / (time.perf_counter() - start)
+        for name, rate in (("write a file", written), ("read a file", read)):
+            self.report.add(
+                Row(name, Samples([rate / 1e6]), "copy through a unix socket",
+                    Samples([floor / 1e6]), 0.3, at_least=True, unit="MB/s")
+            )  # fmt: skip
+        await sandbox.delete_file("/workspace/big")
+
+    async def sdk_import(self) -> None:
+        async def run(text: str) -> None:
+            await asyncio.to_thread(floors.quiet, sys.executable, "-I", "-c", text)
+
+        ours = await timed(lambda: run("import atoll; atoll.connect"), 8)
+        floor = await timed(lambda: run("import asyncio"), 8)
+        self.report.add(Row("import of the SDK", ours, "import asyncio", floor, 2.0))
+
+
+async def main() -> None:
+    report = Report()
+    size = GB // 10 if QUICK else GB
+    with tempfile.TemporaryDirectory(prefix="atoll-bench-") as folder:
+        state_dir = Path(folder) / "state"
+        async with atoll.local({"state_dir": str(state_dir)}) as env:
+            bench = Bench(env, state_dir, report)
+            await bench.cold_start(5 if QUICK else 20)
+            await bench.wake(3 if QUICK else 10)
+            await bench.exec_round_trip(50 if QUICK else 200)
+            await bench.concurrency()
+            await bench.stream(size)
+            await bench.files(size)
+            await bench.sdk_import()
+    report.show()
+    print(report.write(Path(__file__).parent / "results"))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
