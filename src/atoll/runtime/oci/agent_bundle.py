@@ -4,8 +4,10 @@
 Linux image, with or without Python, glibc or musl:
 
 * ``bin/python``: the engine's own interpreter;
-* ``lib/``: the loader, sealed (see `elf.seal_loader`), and every library that it or an extension
-  module needs, as the loader itself lists them;
+* ``bin/python._pth``: where its modules are. Without it the interpreter would look for them in
+  every directory above, up to ``/lib/python311.zip``, which root inside can make;
+* ``lib/``: loader and libc, sealed (see `elf.seal`), and every library that the interpreter or an
+  extension module needs, as the loader itself lists them;
 * ``lib/python3.x/``: the standard library as bytecode files, and the agent's own modules.
   Measured: a directory starts 1.3 ms faster than a zip of the same files.
 
@@ -204,8 +206,8 @@ def _make(path: Path, interpreter: Interpreter, loader: Path, libraries: dict[st
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=path.parent))
     try:
-        draft.chmod(0o755)
         _fill(draft, interpreter, loader, libraries)
+        _open_to_all(draft)
         # Refused when another builder was faster: the directory that is there is not empty.
         with suppress(OSError):
             draft.rename(path)
@@ -213,6 +215,13 @@ def _make(path: Path, interpreter: Interpreter, loader: Path, libraries: dict[st
         shutil.rmtree(draft, ignore_errors=True)
     if not path.is_dir():
         raise OSError(f"{path} could not be made")
+
+
+def _open_to_all(draft: Path) -> None:
+    """Root inside is nobody on the host: it reads these files as others do, whatever our umask."""
+    draft.chmod(0o755)
+    for path in draft.rglob("*"):
+        path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
 
 
 def _fill(draft: Path, interpreter: Interpreter, loader: Path, libraries: dict[str, Path]) -> None:
@@ -223,10 +232,14 @@ def _fill(draft: Path, interpreter: Interpreter, loader: Path, libraries: dict[s
         directory.mkdir(parents=True)
     executable, *modules = interpreter.binaries()
     shutil.copy(executable, draft / "bin" / "python")
+    paths = "".join(f"../{path.relative_to(draft)}\n" for path in (stdlib, extensions))
+    (draft / "bin" / "python._pth").write_text(paths)
     for name, source in libraries.items():
         shutil.copy(source, library / name)
     for module in modules:
         shutil.copy(module, extensions)
+    libc = library / "libc.so.6"
+    libc.write_bytes(elf.seal(libc.read_bytes()))
     sealed = library / loader.name
     sealed.write_bytes(elf.seal_loader(loader.read_bytes()))
     sealed.chmod(0o755)
@@ -240,10 +253,10 @@ def _add_bytecode(top: Path, sources: Iterable[Path], target: Path) -> None:
     for source in sources:
         compiled = target / source.relative_to(top).with_suffix(".pyc")
         compiled.parent.mkdir(parents=True, exist_ok=True)
-        compiled.write_bytes(_bytecode(source))
+        compiled.write_bytes(bytecode(source))
 
 
-def _bytecode(source: Path) -> bytes:
+def bytecode(source: Path) -> bytes:
     """Return the bytecode of *source*: the interpreter's own when it is up to date."""
     cached = Path(importlib.util.cache_from_source(source))
     with suppress(FileNotFoundError):

@@ -42,6 +42,9 @@ AGENT_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
 AGENT_DIR = "/dev/.atoll"
 """Where the agent's interpreter is mounted: below a tmpfs, so that the layer keeps no trace."""
 
+_OPTIONS = ("-I", "-S", "-B", "-X", "utf8")
+"""No environment, no site, nothing written, UTF-8 whatever the locale."""
+
 START = "from atoll.agent.__main__ import main; main()"
 """What ``python -m atoll.agent`` does, without importing runpy (3 ms)."""
 
@@ -136,7 +139,7 @@ def identity_source(spec: ContainerSpec, target: str) -> Path:
 def _process(host: Host) -> dict[str, Any]:
     library = f"{AGENT_DIR}/lib"
     loader = [f"{library}/{host.loader}", "--inhibit-cache", "--library-path", library]
-    python = [f"{AGENT_DIR}/bin/python", "-I", "-S", "-B", "-c", START]
+    python = [f"{AGENT_DIR}/bin/python", *_OPTIONS, "-c", START]
     capabilities = sorted(COMMAND_CAPABILITIES + AGENT_CAPABILITIES)
     nofile = min(host.nofile, 1 << 19)
     return {

@@ -115,7 +115,9 @@ def of(hierarchies: Hierarchies, engine_id: str, host_ref: str) -> Cgroup:
     path = path_of(engine_id, host_ref).relative_to("/")
     if hierarchies.unified and hierarchies.v2:
         return CgroupV2(hierarchies.v2, path)
-    return CgroupV1(hierarchies.v1, path)
+    # On a hybrid host a runtime joins the unified hierarchy too.
+    unified = {"unified": hierarchies.v2} if hierarchies.v2 else {}
+    return CgroupV1({**hierarchies.v1, **unified}, path)
 
 
 def freeze(cgroup: Cgroup, timeout: float = FREEZE_TIMEOUT) -> None:

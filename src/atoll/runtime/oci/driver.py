@@ -63,7 +63,7 @@ class OciRuntime:
     ) -> None:
         self.name = choice.name
         self.choice = choice
-        self._hierarchies, self._host, self._agent = hierarchies, host, agent
+        self._hierarchies, self._host, self.agent = hierarchies, host, agent
         self._engine_id = engine_id
         self._records = state_dir / "oci" / "containers"
         self._root = state_dir / "oci" / "run"
@@ -141,10 +141,10 @@ class OciRuntime:
 
     def _prepare(self, spec: ContainerSpec) -> None:
         """Make everything but the descriptors: the record first, so that it can be removed."""
-        record = Record(run_dir=str(spec.run_dir), agent_dir=str(self._agent.path))
+        record = Record(run_dir=str(spec.run_dir), agent_dir=str(self.agent.path))
         _write(self._records / spec.host_ref, msgspec.json.encode(record))
         spec.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        agent_bundle.use(self._agent.path, spec.host_ref, spec.run_dir)
+        agent_bundle.use(self.agent.path, spec.host_ref, spec.run_dir)
         for target, content in bundle.identity_files(spec).items():
             _write(bundle.identity_source(spec, target), content.encode(), mode=0o444)
         agent_cgroup = cgroup.path_of(self._engine_id, spec.host_ref) / "agent"
@@ -159,7 +159,7 @@ class OciRuntime:
         procs = [_open(path, os.O_WRONLY, opened) for path in group.procs_files()]
         events = _open(group.memory_events_file(), os.O_RDONLY, opened)
         config = _in_memory("atoll-config", opened)
-        os.pwrite(config, _agent_config(spec, len(procs)), 0)
+        os.pwrite(config, agent_config(spec, len(procs)), 0)
         return [listener.fileno(), config, *procs, events]
 
     def _log(self, host_ref: str) -> int:
@@ -253,7 +253,7 @@ class OciRuntime:
         return None
 
 
-def _agent_config(spec: ContainerSpec, procs: int) -> bytes:
+def agent_config(spec: ContainerSpec, procs: int) -> bytes:
     """Descriptor 4; see `atoll.agent.config`."""
     config = {
         "generation": spec.generation,
@@ -327,5 +327,6 @@ def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
     draft.unlink(missing_ok=True)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(fd, "wb") as file:
+        os.fchmod(fd, mode)  # whatever our umask is
         file.write(content)
     draft.rename(path)

@@ -7,8 +7,7 @@ _PT_INTERP = 3
 _EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
 _PHDR = struct.Struct("<IIQQQQQQ")
 
-_SEARCHED = re.compile(rb"/(?:usr/)?lib(?:64|x32|32)?/(?:[A-Za-z0-9_]+-linux-gnu[a-z0-9]*/)?\0")
-_CONSULTED = re.compile(rb"/etc/(?:ld\.so\.preload|ld\.so\.cache|suid-debug)\0")
+_OF_THE_SYSTEM = re.compile(rb"(?<=\0)/(?:etc|usr|var|lib(?:64|32|x32)?)(?=/)")
 _PRELOAD = b"/etc/ld.so.preload\0"
 
 
@@ -30,23 +29,23 @@ def interpreter(image: bytes) -> str | None:
     return None
 
 
-def seal_loader(image: bytes) -> bytes:
-    """Return a glibc loader that never looks at a file of the system it runs in.
+def seal(image: bytes) -> bytes:
+    """Return a loader or C library that never looks at a file of the system it runs in.
 
-    Whoever is root inside writes those files: with them it could have its own code loaded into
-    the next process that starts with this loader. Every such path becomes one of the same
-    length below /sys, which is an empty read-only file system there.
+    Whoever is root inside writes those files: preloaded libraries, search directories, character
+    conversions, locales and time zones all end up as code or parsed data in the process. The
+    first part of every such path becomes /sys, which is an empty read-only file system there.
+    Only it is replaced, in its own length: linkers let another string be the tail of this one.
+    """
+    return _OF_THE_SYSTEM.sub(lambda match: b"/sys".ljust(len(match[0]), b"/"), image)
+
+
+def seal_loader(image: bytes) -> bytes:
+    """Return a sealed glibc loader.
 
     Raises:
-        ValueError: this is not a glibc loader (it has no preload file).
+        ValueError: this is another one, whose files are not known.
     """
     if _PRELOAD not in image:
         raise ValueError("not a glibc loader: it knows no /etc/ld.so.preload")
-    return _SEARCHED.sub(_elsewhere, _CONSULTED.sub(_elsewhere, image))
-
-
-def _elsewhere(match: re.Match[bytes]) -> bytes:
-    """`/lib/` is the shortest: `/sys/` has its length. The rest is filled up with slashes."""
-    path = match[0].rstrip(b"\0")
-    name = b"/sys/" + b"-" * (len(path) - len(b"/sys/"))
-    return (name[:-1] + b"/" if path.endswith(b"/") else name) + b"\0"
+    return seal(image)
