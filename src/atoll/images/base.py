@@ -49,9 +49,7 @@ python3 -m pip install --no-index --no-cache-dir --disable-pip-version-check \
   --root-user-action ignore --find-links /wheels "$@"
 rm -rf /wheels /usr/local/lib/python3*/dist-packages/pandas/tests
 python3 -c 'import IPython, numpy, pandas, matplotlib.pyplot'
-for tool in node npm npx pip3 git curl wget jq unzip file ps; do
-  "$tool" --version > /dev/null || "$tool" -v > /dev/null
-done
+for tool in node npm npx pip3 git curl; do "$tool" --version > /dev/null; done
 """
 """Importing pyplot once also leaves matplotlib's font list, which costs its first user 1 s."""
 
@@ -87,6 +85,9 @@ async def build(
     """Make the base image in the new directory *root*.
 
     Args:
+        wanted: what to build.
+        root: directory to make; its parent holds temporary files too.
+        progress: gets the lines of all steps.
         env: variables for apt and pip on the host (proxies, indexes).
 
     Raises:
@@ -124,6 +125,7 @@ async def archive(root: Path, target: Path | None) -> tuple[str, int]:
     """Archive a layer directory the same way each time; return its diff id and size in bytes.
 
     Args:
+        root: the layer.
         target: file to write; None: only count and hash.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)

@@ -7,6 +7,7 @@ removes is called with the store's lock held.
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,6 +67,15 @@ class Catalog:
     def layer_ids(self) -> list[str]:
         """Return the diff ids of all stored layers."""
         return [path.name for path in self._places.layers.iterdir()]
+
+    def layer_sizes(self) -> dict[str, int]:
+        """Return diff id → bytes of the archive, for all layers of stored images."""
+        return {
+            layer: size
+            for record in self._records()
+            for layer, size in zip(record.layers, record.sizes, strict=True)
+            if self.has_layer(layer)
+        }
 
     def add_layer(self, unpacked: Path, diff_id: str) -> None:
         """Move a finished directory into the store; it is on disk before it has its name."""
@@ -147,14 +157,13 @@ class Catalog:
 
     def sweep(self) -> None:
         """Remove what work that was killed left behind. The lock is held, so nobody works."""
-        for path in self._places.scratches():
+        for path in self._places.leftovers():
             shutil.rmtree(path, ignore_errors=True)
 
     def _delete_layer(self, diff_id: str) -> None:
         """Take its name away first: half a layer must never be found."""
-        trash = self._places.scratch()
-        self._places.layer(diff_id).rename(trash / diff_id)
-        shutil.rmtree(trash)
+        with self._places.scratch() as trash:
+            self._places.layer(diff_id).rename(trash / diff_id)
 
     def _users(self, digest: str) -> list[str]:
         folder = self._places.uses(digest)
@@ -165,23 +174,32 @@ class Catalog:
     def _references(self) -> list[Path]:
         return list(self._places.references.glob("[!.]*"))
 
+    def _records(self) -> list[Record]:
+        paths = self._places.records.glob("[!.]*.json")
+        return [msgspec.json.decode(path.read_bytes(), type=Record) for path in paths]
+
     def _infos(self) -> Iterator[ImageInfo]:
+        records = {record.digest: record for record in self._records()}
+        shared = Counter(layer for record in records.values() for layer in record.layers)
         for path in self._references():
             name = unquote(path.name)
-            record = self.record(self.digest_of(name))
-            if record:
-                yield ImageInfo(
-                    reference=name,
-                    digest=f"sha256:{record.digest}",
-                    size=record.size,
-                    created_at=datetime.fromtimestamp(record.created_at, UTC),
-                )
+            record = records.get(self.digest_of(name))
+            if record is None:
+                continue
+            sized = zip(record.layers, record.sizes, strict=True)
+            yield ImageInfo(
+                reference=name,
+                digest=f"sha256:{record.digest}",
+                size=sum(size for layer, size in sized if shared[layer] == 1),
+                created_at=datetime.fromtimestamp(record.created_at, UTC),
+            )
 
     def _image(self, name: str, record: Record) -> Image:
         return Image(
             reference=name,
             digest=f"sha256:{record.digest}",
-            layers=tuple(self._places.layer(diff_id) for diff_id in reversed(record.layers)),
+            # Overlay refuses a layer given twice, and the upper one decides all the lower does.
+            layers=tuple(map(self._places.layer, dict.fromkeys(reversed(record.layers)))),
             config=image_config(record.document),
         )
 

@@ -13,7 +13,10 @@
 """
 
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -39,7 +42,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[str, ...]
     document: dict[str, Any]
     created_at: float  # seconds since the epoch, when it was stored here
-    size: int  # bytes of all its layers
+    sizes: tuple[int, ...]  # of the layers' archives, in bytes
     recipe: str = ""  # of a base image
 
 
@@ -96,12 +99,17 @@ class Places(msgspec.Struct, frozen=True):
         for name in ("layers", "records", "references", "uses", "tmp", "build"):
             (self.root / name).mkdir(exist_ok=True)
 
-    def scratch(self) -> Path:
-        """Return a new directory for work in progress, on the layers' file system."""
-        return Path(tempfile.mkdtemp(dir=self.root / "tmp"))
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Lend a directory for work in progress, on the layers' file system."""
+        path = Path(tempfile.mkdtemp(dir=self.root / "tmp"))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
-    def scratches(self) -> list[Path]:
-        """Return all directories `scratch` made that are still there."""
+    def leftovers(self) -> list[Path]:
+        """Return what work that was killed has left."""
         return list((self.root / "tmp").iterdir())
 
 

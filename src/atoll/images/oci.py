@@ -75,7 +75,9 @@ def write_layout(layout: Path, name: str, document: dict[str, Any], layer: tuple
     """Write a layout of a one-layer image whose layer blob is there already.
 
     Args:
+        layout: directory of the layout.
         name: the image's name within the layout.
+        document: the image's configuration.
         layer: diff id and size in bytes of the uncompressed layer.
 
     Returns:

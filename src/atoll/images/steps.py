@@ -49,6 +49,8 @@ async def run_step(
     """Run *argv* and pass on its output, line by line.
 
     Args:
+        argv: program and arguments.
+        progress: gets each line of output.
         timeout: seconds until everything the step started is killed.
         env: added to a minimal environment.
         root: directory to run it in as its root; None: the host's own.

@@ -1,0 +1,295 @@
+"""Building Dockerfiles with buildah, in a storage of our own.
+
+Every outside image a Dockerfile names is in that storage before the build begins, so a build
+never pulls and its failure is always the Dockerfile's. `RUN` steps use an OCI runtime where that
+works (found by running one), else a plain chroot. They have the host's network; what that means
+is in docs/design/002-image-builds.md.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from atoll.errors import (
+    ImageBuildFailedError,
+    ImageNotFoundError,
+    ImagePullFailedError,
+    InternalError,
+)
+from atoll.errors import TimeoutError as BuildTimeoutError
+from atoll.host import process
+from atoll.images import base, dockerfile, reference
+from atoll.images.certificates import TARGET, Trust
+from atoll.images.layout import Places, Record
+from atoll.images.oci import blob_path, write_layout
+from atoll.images.pull import pull
+from atoll.images.steps import Progress, StepFailedError, run_step
+from atoll.settings import ImageSettings
+
+_PROBE_TIMEOUT = 10.0
+"""Seconds to find out whether a registry is there when something can stand in for its image."""
+
+_REMEMBER = 3_600.0
+"""Seconds for which a registry that was not there is not asked again for such an image."""
+
+_CHROOT = "--isolation=chroot"
+_UNCONSUMED = "[Warning] one or more build args were not consumed"
+_STORAGE_CONF = """\
+[storage]
+driver = "overlay"
+graphroot = "{root}"
+runroot = "{run}"
+"""
+
+BaseImage = Callable[[], Awaitable[tuple[Record, Path]]]
+"""Gives the base image's record and its layer."""
+
+
+class Builder:
+    """One host's builder. The caller holds the store's lock."""
+
+    def __init__(
+        self, places: Places, settings: ImageSettings, trust: Trust | None, base_image: BaseImage
+    ) -> None:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        self._places = places
+        self._settings = settings
+        self._trust = trust
+        self._base_image = base_image
+        self._root = places.build / "storage"
+        # What buildah writes down about mounts is wrong after a reboot.
+        self._run = places.build / f"run-{boot}"
+        self._isolation_file = places.build / f"isolation-{boot}"
+        self._storage_conf = places.build / "storage.conf"
+
+    async def build(
+        self,
+        context: Path,
+        text: str,
+        tag: reference.Reference,
+        layout: Path,
+        progress: Progress,
+        *,
+        build_args: Mapping[str, str],
+    ) -> None:
+        """Build *text* in *context* and write the image to the OCI layout *layout*.
+
+        Raises:
+            ImageBuildFailedError: a step failed; `context.log` has the end of its output.
+            ImageNotFoundError: an image it is built from does not exist.
+            ImagePullFailedError: an image it is built from could not be had.
+            InvalidImageError: the Dockerfile is malformed.
+            RuntimeNotAvailableError: buildah or skopeo is missing.
+            TimeoutError: it took longer than `build_timeout`.
+        """
+        self._prepare()
+        await self._buildah("rm", "--all")
+        sources = {
+            image: await self._source(image, progress)
+            for image in dockerfile.images(text, build_args)
+        }
+        trust = self._trust.env if self._trust else {}
+        rewritten = dockerfile.rewrite(
+            text, sources.__getitem__, build_args=build_args, arguments=tuple(trust)
+        )
+        path = layout.with_name("Dockerfile")
+        path.write_text(rewritten)
+        name = storage_name(tag)
+        await self._run_build(context, path, name, progress, dict(build_args) | trust)
+        await self._export(name, layout, progress)
+
+    async def _run_build(
+        self,
+        context: Path,
+        path: Path,
+        name: str,
+        progress: Progress,
+        build_args: Mapping[str, str],
+    ) -> None:
+        volume = [f"--volume={self._trust.directory}:{TARGET}:ro"] if self._trust else []
+        argv: list[str | Path] = [
+            *self._argv("bud"), *await self._isolation(), "--network=host", "--pull=false",
+            "--layers", "--force-rm", "--format=oci", f"--tag={name}", f"--file={path}",
+            *volume, *(f"--build-arg={key}={value}" for key, value in build_args.items()), context,
+        ]  # fmt: skip
+        watch = _Watch(progress)
+        timeout = self._settings.build_timeout
+        try:
+            await run_step(argv, watch.line, timeout=timeout, env=self._env())
+        except StepFailedError as failed:
+            raise ImageBuildFailedError(
+                f"the build failed at {watch.step}",
+                context={"step": watch.step, "exit_code": failed.code, "log": failed.tail},
+                suggestion="the log's last lines say why; the steps before it are cached",
+            ) from failed
+        except TimeoutError as late:
+            raise BuildTimeoutError(
+                f"the build took over {timeout:.0f} s and was ended at {watch.step}",
+                suggestion="raise images.build_timeout",
+            ) from late
+
+    async def _source(self, image: str, progress: Progress) -> str:
+        """Return the name in the storage of what serves *image*, which is there then."""
+        *first, last = reference.candidates(image, self._settings.image_aliases)
+        for candidate in first:
+            name = await self._try(reference.parse(candidate), last, progress)
+            if name:
+                return name
+        wanted = reference.parse(last)
+        if wanted.name == reference.BASE:
+            return await self._base(progress)
+        return await self._fetch(wanted, progress, self._settings.build_timeout)
+
+    async def _try(
+        self, wanted: reference.Reference, instead: str, progress: Progress
+    ) -> str | None:
+        mark = self._places.build / "unreachable" / quote(str(wanted), safe="")
+        if mark.exists() and time.time() - mark.stat().st_mtime < _REMEMBER:
+            progress(f"{wanted} was not to be had before: using {instead}")
+            return None
+        try:
+            await self._probe(wanted)
+            return await self._fetch(wanted, progress, self._settings.build_timeout)
+        except (ImageNotFoundError, ImagePullFailedError):
+            progress(f"{wanted} is not to be had from here: using {instead}")
+            mark.parent.mkdir(exist_ok=True)
+            mark.touch()
+            return None
+
+    async def _probe(self, wanted: reference.Reference) -> None:
+        """Raise ImagePullFailedError soon if the registry is out of reach."""
+        name = storage_name(wanted)
+        if await self._has(name):
+            return
+        try:
+            done = await process.run(
+                ["skopeo", "inspect", "--raw", f"docker://{wanted}"],
+                timeout=_PROBE_TIMEOUT,
+                env=self._env(),
+            )
+        except TimeoutError as late:
+            raise ImagePullFailedError(f"{wanted.registry} does not answer") from late
+        if done.code:
+            raise ImagePullFailedError(done.message)
+
+    async def _fetch(self, wanted: reference.Reference, progress: Progress, timeout: float) -> str:
+        name = storage_name(wanted)
+        if not await self._has(name):
+            progress(f"pulling {wanted}")
+            place = self._storage(name)
+            await pull(wanted, place, progress, env=self._env(), timeout=timeout)
+        return name
+
+    async def _base(self, progress: Progress) -> str:
+        """Return the name of the base image in the storage, brought there once."""
+        record, layer = await self._base_image()
+        name = _base_name(record)
+        if not await self._has(name):
+            progress("handing the base image to the builder (once, about 15 s)")
+            await self._import(record, layer, name, progress)
+        return name
+
+    async def _import(self, record: Record, layer: Path, name: str, progress: Progress) -> None:
+        with self._places.scratch() as scratch:
+            layout = scratch / "layout"
+            blob = blob_path(layout, record.layers[0])
+            blob.parent.mkdir(parents=True)
+            diff_id, size = await base.archive(layer, blob)
+            if diff_id != record.layers[0]:
+                raise InternalError(
+                    f"the base image in {layer} was changed on disk",
+                    suggestion="make it again: atoll image build-base --refresh",
+                )
+            write_layout(layout, "base", record.document, (diff_id, size))
+            await self._skopeo(f"oci:{layout}:base", self._storage(name), progress)
+
+    async def _isolation(self) -> list[str]:
+        """Return the options for how steps are run, found out by running one, once a boot."""
+        if self._isolation_file.exists():
+            return self._isolation_file.read_text().split()
+        image = await self._probe_image()
+        for runtime in ("runc", "crun"):
+            options = ["--isolation=oci", f"--runtime={runtime}"]
+            if image and await self._runs(image, options):
+                self._isolation_file.write_text(" ".join(options))
+                return options
+        if image:
+            self._isolation_file.write_text(_CHROOT)
+        return [_CHROOT]
+
+    async def _probe_image(self) -> str | None:
+        try:
+            name = _base_name((await self._base_image())[0])
+        except ImageNotFoundError:
+            return None
+        return name if await self._has(name) else None
+
+    async def _runs(self, image: str, options: list[str]) -> bool:
+        made = await self._buildah("from", "--pull=false", image)
+        container = made.stdout.decode().strip()
+        if made.code:
+            return False
+        done = await self._buildah("run", *options, "--network=host", container, "--", "/bin/true")
+        await self._buildah("rm", container)
+        return done.code == 0
+
+    async def _export(self, name: str, layout: Path, progress: Progress) -> None:
+        argv = self._argv("push", "--quiet", "--disable-compression", name, f"oci:{layout}:image")
+        await run_step(argv, progress, timeout=self._settings.build_timeout, env=self._env())
+
+    async def _has(self, name: str) -> bool:
+        done = await self._buildah("inspect", "--type=image", "--format={{.FromImageID}}", name)
+        return done.code == 0
+
+    async def _skopeo(self, source: str, destination: str, progress: Progress) -> None:
+        argv = ["skopeo", "copy", "--quiet", source, destination]
+        await run_step(argv, progress, timeout=self._settings.build_timeout, env=self._env())
+
+    async def _buildah(self, *arguments: str) -> process.Completed:
+        return await process.run(self._argv(*arguments), env=self._env(), timeout=120.0)
+
+    def _argv(self, *arguments: str) -> list[str | Path]:
+        return [
+            "buildah", "--root", self._root, "--runroot", self._run,
+            "--storage-driver=overlay", *arguments,
+        ]  # fmt: skip
+
+    def _storage(self, name: str) -> str:
+        return f"containers-storage:[overlay@{self._root}+{self._run}]{name}"
+
+    def _env(self) -> dict[str, str]:
+        """Shut out the host's own container configuration, but for its registries."""
+        return dict(self._settings.build_env) | {
+            "CONTAINERS_STORAGE_CONF": str(self._storage_conf),
+            "CONTAINERS_CONF": "/dev/null",
+            "TMPDIR": str(self._places.root / "tmp"),
+        }
+
+    def _prepare(self) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._storage_conf.write_text(_STORAGE_CONF.format(root=self._root, run=self._run))
+
+
+class _Watch:
+    """Passes lines on and remembers the last step that began."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.step = "its start"
+
+    def line(self, text: str) -> None:
+        if text.startswith("STEP "):
+            self.step = text
+        # buildah counts only the first name of an ARG line, so ours are always reported.
+        if not text.startswith(_UNCONSUMED):
+            self._progress(text)
+
+
+def _base_name(record: Record) -> str:
+    return f"localhost/{reference.BASE}:{record.digest[:16]}"
+
+
+def storage_name(wanted: reference.Reference) -> str:
+    """Return an image's name in the storage; names of our own must not look like a registry's."""
+    return f"localhost/{wanted}" if wanted.is_local else str(wanted)
