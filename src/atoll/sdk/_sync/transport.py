@@ -27,8 +27,8 @@ ANSWER_SECONDS = 600.0
 SILENCE_SECONDS = 60.0
 """Silence after which a stream counts as lost: four heartbeats (semantics.md "Commands" 7)."""
 
-_IDLE_SECONDS = 4.0
-"""Age at which an idle connection is closed: below the 5 s after which servers usually do, so
+_IDLE_SECONDS = 30.0
+"""Age at which an idle connection is closed: below the 75 s after which the engine does, so
 that a request never meets a connection that is just being closed."""
 
 
