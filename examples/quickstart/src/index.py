@@ -1,6 +1,7 @@
 from atoll import get_sandbox, proxy_to_sandbox, Sandbox
 from atoll.workers import Response, WorkerEntrypoint
 
+
 class Default(WorkerEntrypoint):
     async def fetch(self, request):
         if response := await proxy_to_sandbox(request, self.env):

@@ -7,7 +7,6 @@ removes is called with the store's lock held.
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +88,7 @@ class Catalog:
         write_atomic(self._places.reference(name), record.digest.encode())
 
     def infos(self) -> list[ImageInfo]:
-        """Return the named images, by name."""
+        """Return the named images, by name. A layer counts for the oldest image that has it."""
         return sorted(self._infos(), key=lambda info: info.reference)
 
     def hold(self, digest: str, holder: str, state_dir: Path) -> None:
@@ -180,18 +179,20 @@ class Catalog:
 
     def _infos(self) -> Iterator[ImageInfo]:
         records = {record.digest: record for record in self._records()}
-        shared = Counter(layer for record in records.values() for layer in record.layers)
+        owner: dict[str, str] = {}
+        for record in sorted(records.values(), key=lambda r: r.created_at):
+            owner |= {layer: record.digest for layer in record.layers if layer not in owner}
         for path in self._references():
             name = unquote(path.name)
-            record = records.get(self.digest_of(name))
-            if record is None:
+            found = records.get(self.digest_of(name))
+            if found is None:
                 continue
-            sized = zip(record.layers, record.sizes, strict=True)
+            sized = zip(found.layers, found.sizes, strict=True)
             yield ImageInfo(
                 reference=name,
-                digest=f"sha256:{record.digest}",
-                size=sum(size for layer, size in sized if shared[layer] == 1),
-                created_at=datetime.fromtimestamp(record.created_at, UTC),
+                digest=f"sha256:{found.digest}",
+                size=sum(size for layer, size in sized if owner[layer] == found.digest),
+                created_at=datetime.fromtimestamp(found.created_at, UTC),
             )
 
     def _image(self, name: str, record: Record) -> Image:

@@ -63,10 +63,10 @@ class ImageStore:
         try:
             return await asyncio.to_thread(self._catalog.find, name, wanted[:1])
         except ImageNotFoundError:
-            if reference.is_digest(name):
+            if reference.is_digest(name) or reference.parse(wanted[0]).is_local:
                 raise
         try:
-            return await self.pull(wanted[0], progress)
+            await self._pull(wanted[0], progress, again=False)
         except (ImageNotFoundError, ImagePullFailedError):
             if len(wanted) == 1:
                 raise
@@ -80,20 +80,9 @@ class ImageStore:
             ImagePullFailedError: the registry could not be reached or failed.
             InvalidImageError: the name or the image is malformed.
         """
-        wanted = reference.parse(name)
-        self._places.make()
-        async with exclusive(self._places.lock, _BUSY, progress):
-            with self._places.scratch() as scratch:
-                layout = scratch / "layout"
-                await pull(
-                    wanted,
-                    f"oci:{layout}:image",
-                    progress,
-                    env=self._settings.build_env,
-                    timeout=self._settings.build_timeout,
-                )
-                await asyncio.to_thread(self._take_in, layout, str(wanted), scratch)
-        return await self.resolve(str(wanted))
+        full = str(reference.parse(name))
+        await self._pull(full, progress, again=True)
+        return await asyncio.to_thread(self._catalog.find, name, (full,))
 
     async def build(
         self,
@@ -205,6 +194,24 @@ class ImageStore:
         if not self._settings.trust_host_ca:
             return None
         return await asyncio.to_thread(host_trust, self._cache_dir)
+
+    async def _pull(self, full_name: str, progress: Progress, *, again: bool) -> None:
+        wanted = reference.parse(full_name)
+        self._places.make()
+        async with exclusive(self._places.lock, _BUSY, progress):
+            # Of several tasks that miss an image at once, the first pulls it for all.
+            if not again and self._catalog.digest_of(full_name):
+                return
+            with self._places.scratch() as scratch:
+                layout = scratch / "layout"
+                await pull(
+                    wanted,
+                    f"oci:{layout}:image",
+                    progress,
+                    env=self._settings.build_env,
+                    timeout=self._settings.build_timeout,
+                )
+                await asyncio.to_thread(self._take_in, layout, full_name, scratch)
 
     def _wanted(self, name: str) -> tuple[str, ...]:
         if reference.is_digest(name):
