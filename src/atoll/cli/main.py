@@ -1,0 +1,89 @@
+"""Entry of the command line: finds the verb, loads only its module, prints errors as one line.
+
+Loading every verb would cost about 0.3 s; only the help does.
+"""
+
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import typer
+
+from atoll.cli import exit_codes
+from atoll.errors import SandboxError
+
+VERBS = {
+    "config": "atoll.cli.config",
+    "containers": "atoll.cli.containers",
+    "cp": "atoll.cli.cp",
+    "dev": "atoll.cli.dev",
+    "doctor": "atoll.cli.doctor",
+    "image": "atoll.cli.image",
+    "run": "atoll.cli.run",
+    "serve": "atoll.cli.serve",
+}
+"""Verb → module: a function named like the verb, or a group of verbs named `app`."""
+
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """Return the command line with the verb of *arguments*, or with all for the help."""
+    app = typer.Typer(
+        help="Named, durable sandboxes for untrusted code.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=True,
+    )
+    app.callback(invoke_without_command=True)(_root)
+    verb = next((word for word in arguments if not word.startswith("-")), None)
+    for name in [verb] if verb in VERBS else VERBS:
+        module = importlib.import_module(VERBS[name])
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
+
+
+def _root(
+    *, version: bool = typer.Option(False, "--version", help="Print the version and exit.")
+) -> None:
+    if version:
+        from atoll import __version__
+
+        print(f"atoll {__version__}")
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    code = exit_codes.INTERRUPTED
+    with suppress(KeyboardInterrupt):
+        try:
+            application(given)(given, prog_name="atoll")
+            code = 0
+        except SandboxError as error:
+            report(error, as_json=_wants_json(given))
+            code = exit_codes.exit_code(error)
+    sys.exit(code)
+
+
+def report(error: SandboxError, *, as_json: bool) -> None:
+    """Print *error* to stderr: one line for people, or its envelope."""
+    if as_json:
+        print(json.dumps({"error": error.to_wire()}, default=str), file=sys.stderr)
+        return
+    text = " ".join(str(error).split())
+    print(f"atoll: {text}", file=sys.stderr)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the verb was asked for JSON; what follows ``--`` belongs to the sandbox."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in ours
+
+
+if __name__ == "__main__":
+    main()
