@@ -102,7 +102,7 @@ table inet {table} {{
 
   chain leaving {{
     type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {cidr} oifgroup != {group} masquerade
+    ip saddr {cidr} oifname != "lo" oifgroup != {group} masquerade
   }}
 }}
 """

@@ -1,0 +1,169 @@
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import ContainerUnavailableError, InvalidConfigError
+from atoll.network import netns
+from atoll.network.plan import interface, slot_number
+from atoll.network.slots import NetworkSlots
+from e2e.network import world
+from e2e.network.conftest import Engine
+
+pytestmark = pytest.mark.e2e
+
+
+def interfaces() -> set[str]:
+    names = re.findall(r"^\d+: ([^:@]+)", _output("ip", "-o", "link"), re.MULTILINE)
+    return {name for name in names if slot_number(name) is not None}
+
+
+def tables() -> list[str]:
+    return _output("nft", "list", "tables").splitlines()
+
+
+def _output(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+async def ready(slots: NetworkSlots) -> None:
+    await asyncio.gather(*slots._making)
+
+
+async def test_a_sandbox_keeps_its_slot_until_it_is_released(slots: NetworkSlots) -> None:
+    first = await slots.acquire("a")
+    assert await slots.acquire("a") == first
+    assert await slots.list() == ["a"]
+    await slots.release("a")
+    await slots.release("a")
+    assert await slots.list() == []
+    assert not interfaces()
+    assert not first.netns.exists()
+
+
+async def test_slots_are_prepared_ahead(engine: Engine) -> None:
+    slots = engine(prepared=2)
+    await slots.open()
+    await ready(slots)
+    before = interfaces()
+    assert len(before) == 2
+    slot = await slots.acquire("a")
+    assert interface(slot.number) in before
+    await ready(slots)
+    assert len(interfaces()) == 3
+
+
+async def test_a_released_slot_is_not_given_to_the_next_sandbox(slots: NetworkSlots) -> None:
+    first = await slots.acquire("a")
+    await slots.release("a")
+    second = await slots.acquire("b")
+    assert first.number != second.number
+    assert first.address != second.address
+
+
+async def test_low_ports_and_ping_need_no_capability_inside(slots: NetworkSlots) -> None:
+    slot = await slots.acquire("a")
+
+    def settings() -> tuple[str, str]:
+        base = Path("/proc/sys/net/ipv4")
+        low = (base / "ip_unprivileged_port_start").read_text()
+        return low.strip(), (base / "ping_group_range").read_text().strip()
+
+    assert netns.call_in(slot.netns, settings) == ("0", "0\t2147483647")
+
+
+async def test_a_new_engine_finds_the_slots_of_one_that_was_killed(engine: Engine) -> None:
+    killed = engine(prepared=1)
+    await killed.open()
+    kept, orphan = await killed.acquire("kept"), await killed.acquire("orphan")
+    await killed.set_internet("kept", False)
+    await ready(killed)
+    killed._closing = True
+
+    slots = engine()
+    await slots.open()
+    assert await slots.list() == ["kept", "orphan"]
+    assert await slots.acquire("kept") == kept
+    assert world.ask(kept.netns, world.PUBLIC) is None, "still without internet"
+    assert world.ask(orphan.netns, world.PUBLIC) == world.UPLINK
+
+    await slots.adopt(["kept"])
+    assert await slots.list() == ["kept"]
+    assert interfaces() == {interface(kept.number)}
+    killed._ready.clear()
+    killed._used.clear()
+
+
+async def test_engines_of_one_host_share_addresses_without_a_clash(engine: Engine) -> None:
+    cidr = "10.77.0.0/26"
+    one, two = engine("one", cidr=cidr), engine("two", cidr=cidr)
+    await one.open()
+    await two.open()
+    taken = [await (one if n % 2 else two).acquire(f"s{n}") for n in range(16)]
+    assert len({slot.address for slot in taken}) == 16
+    with pytest.raises(ContainerUnavailableError) as caught:
+        await one.acquire("one too many")
+    assert caught.value.context["reason"] == "network"
+    await two.release("s0")
+    assert (await one.acquire("now there is room")).address == taken[0].address
+
+
+async def test_closing_one_engine_leaves_the_other_its_policy(engine: Engine) -> None:
+    one, two = engine("one"), engine("two")
+    await one.open()
+    await two.open()
+    slot = await two.acquire("a")
+    await one.close()
+    assert tables() == ["table inet atoll_two"]
+    assert world.ask(slot.netns, world.PUBLIC) == world.UPLINK
+    assert world.ask(slot.netns, world.METADATA) is None
+
+
+async def test_the_policy_stays_while_a_sandbox_runs_without_an_engine(
+    slots: NetworkSlots,
+) -> None:
+    slot = await slots.acquire("a")
+    await slots.close()
+    assert world.ask(slot.netns, world.PUBLIC) == world.UPLINK
+    assert world.ask(slot.netns, world.METADATA) is None
+
+
+async def test_other_tables_are_never_touched(slots: NetworkSlots, engine: Engine) -> None:
+    foreign = (
+        "table ip filter { chain FORWARD { type filter hook forward priority 0; policy accept; }; }"
+    )
+    subprocess.run(["nft", foreign], check=True)
+    before = _output("nft", "list", "table", "ip", "filter")
+    again = engine()
+    await again.open()
+    await again.close()
+    assert _output("nft", "list", "table", "ip", "filter") == before
+    assert tables() == ["table ip filter"]
+
+
+async def test_a_range_that_the_host_uses_is_refused(engine: Engine) -> None:
+    with pytest.raises(InvalidConfigError, match="up0"):
+        await engine(cidr="198.51.0.0/16").open()
+
+
+async def test_a_slot_whose_taker_was_cancelled_goes_to_the_next(slots: NetworkSlots) -> None:
+    taker = asyncio.create_task(slots.acquire("a"))
+    await asyncio.sleep(0.001)
+    taker.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taker
+    await ready(slots)
+    left = interfaces()
+    slot = await slots.acquire("b")
+    assert left <= {interface(slot.number)}
+    assert await slots.list() == ["b"]
+
+
+async def test_many_sandboxes_start_at_once(engine: Engine) -> None:
+    slots = engine(prepared=2)
+    await slots.open()
+    made = await asyncio.gather(*(slots.acquire(f"s{n}") for n in range(12)))
+    assert len({slot.address for slot in made}) == 12
+    assert {world.ask(slot.netns, world.PUBLIC) for slot in made} == {world.UPLINK}
