@@ -32,9 +32,18 @@ class BareImage(msgspec.Struct, frozen=True):
 class BareImages:
     """Every reference is the host itself."""
 
-    async def resolve(self, reference: str) -> BareImage:
+    async def obtain(self, reference: str) -> BareImage:
         """Return an image of this name."""
         return BareImage(reference)
+
+    async def hold(self, digest: str, holder: str, state_dir: Path) -> None:
+        """Nothing is stored."""
+
+    async def release(self, digest: str, holder: str) -> None:
+        """Nothing is stored."""
+
+    async def trust(self) -> None:
+        """The host trusts what it trusts."""
 
 
 class BareLayers:
@@ -109,6 +118,9 @@ class BareNetworks:
 
     async def adopt(self, host_refs: Sequence[str]) -> None:
         """Nothing was made."""
+
+    async def set_internet(self, host_ref: str, allowed: bool) -> None:
+        """Nothing is enforced."""
 
     async def list(self) -> list[str]:
         """Nothing was made."""

@@ -1,13 +1,22 @@
 """Builds the components an engine works with, in the order they need each other."""
 
+import os
 from contextlib import AsyncExitStack
 
 from atoll.engine import bare
 from atoll.engine.idranges import IdRanges
 from atoll.engine.parts import Parts
 from atoll.errors import RuntimeNotAvailableError
+from atoll.images.store import ImageStore
+from atoll.network.slots import NetworkSlots
 from atoll.runtime.fake import FakeRuntime
+from atoll.runtime.oci.driver import OciRuntime
 from atoll.settings import Settings
+from atoll.storage.layers import LayerStore
+from atoll.storage.rootfs import RootfsStore
+
+LEVELS = ("container", "fake")
+"""What `runtime.default` may be."""
 
 
 async def built(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:
@@ -16,11 +25,41 @@ async def built(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Pa
     Raises:
         SandboxError: this host lacks something that the default level needs.
     """
+    if settings.runtime.default not in LEVELS:
+        raise RuntimeNotAvailableError(
+            f"there is no runtime level {settings.runtime.default!r}",
+            context={"runtime": settings.runtime.default, "levels": LEVELS},
+            suggestion="set runtime.default to container",
+        )
     if settings.runtime.default == "fake":
         return _fake(settings)
-    raise RuntimeNotAvailableError(
-        f"this version has no runtime {settings.runtime.default!r}",
-        context={"engine": engine_id, "stack": bool(stack)},
+    if os.geteuid() != 0:
+        raise RuntimeNotAvailableError(
+            "level container needs root on this host",
+            context={"runtime": "container", "uid": os.geteuid()},
+            suggestion="start the engine as root; clients need not be root (`atoll doctor`)",
+        )
+    return await _container(settings, engine_id, stack)
+
+
+async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:
+    runtime = await OciRuntime.open(settings.runtime, settings.storage, engine_id)
+    layers = LayerStore(settings.storage)
+    await layers.open()
+    stack.push_async_callback(layers.close)
+    roots = RootfsStore(settings.storage, layers)
+    await roots.open()
+    stack.push_async_callback(roots.close)
+    networks = NetworkSlots(settings.network, engine_id)
+    await networks.open()
+    stack.push_async_callback(networks.close)
+    return Parts(
+        images=ImageStore(settings.storage, settings.images),
+        layers=layers,
+        roots=roots,
+        networks=networks,
+        ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count),
+        runtimes={runtime.level: runtime},
     )
 
 

@@ -21,6 +21,7 @@ from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.parts import Image, Parts, Slot
 from atoll.engine.record import InForce, Record
 from atoll.errors import ContainerUnavailableError, SandboxError, VersionMismatchError
+from atoll.images.certificates import TARGET as TRUST_TARGET
 from atoll.runtime.base import ContainerSpec, Mount
 from atoll.settings import MB, InstanceType, Settings
 from atoll.wire.agent import HELLO_TIMEOUT, PROTOCOL, SHUTDOWN_GRACE
@@ -115,7 +116,7 @@ class Lifecycle:
         except BaseException as error:
             await self.remove(launch.host_ref)
             if launch.new_layer:
-                await self.parts.layers.delete(launch.record.layer_id)
+                await self.forget_files(launch.record, launch.image)
             if isinstance(error, SandboxError):
                 error.context.setdefault("step", step.name)
             raise
@@ -151,6 +152,13 @@ class Lifecycle:
                 await asyncio.sleep(0.05 * attempt)
         return False
 
+    async def forget_files(self, rec: Record, image: Image | None = None) -> None:
+        """Delete the layer and give up the image: the files of this life of the id are gone."""
+        await self.parts.layers.delete(rec.layer_id)
+        digests = {rec.in_force.digest if rec.in_force else None, image.digest if image else None}
+        for digest in digests - {None}:
+            await self.parts.images.release(str(digest), rec.layer_id)
+
     async def hello(self, endpoint: Endpoint, timeout: float = HELLO_TIMEOUT) -> Hello:
         """Ask the agent who it is.
 
@@ -183,7 +191,11 @@ class Lifecycle:
 
 
 async def _image(life: Lifecycle, launch: Launch) -> None:
-    launch.image = await life.parts.images.resolve(launch.wanted.image or "")
+    images, rec = life.parts.images, launch.record
+    launch.image = await images.obtain(launch.wanted.image or "")
+    await images.hold(launch.image.digest, rec.layer_id, life.settings.storage.state_dir)
+    if rec.in_force and rec.in_force.digest != launch.image.digest:
+        await images.release(rec.in_force.digest, rec.layer_id)
 
 
 async def _layer(life: Lifecycle, launch: Launch) -> None:
@@ -217,6 +229,8 @@ async def _unmount(life: Lifecycle, host_ref: str) -> None:
 
 async def _network(life: Lifecycle, launch: Launch) -> None:
     launch.slot = await life.parts.networks.acquire(launch.host_ref)
+    if not launch.wanted.enable_internet:
+        await life.parts.networks.set_internet(launch.host_ref, allowed=False)
 
 
 async def _release(life: Lifecycle, host_ref: str) -> None:
@@ -231,8 +245,9 @@ async def _files(life: Lifecycle, launch: Launch) -> None:
         address=slot.address,
         nameservers=slot.nameservers,
     )
-    mounts, launch.env = rootfiles.trust(life.settings.images.trust_host_ca)
-    launch.mounts += mounts
+    if trust := await life.parts.images.trust():
+        launch.mounts.append(Mount(source=trust.directory, target=TRUST_TARGET))
+        launch.env |= trust.env
 
 
 async def _directory(life: Lifecycle, launch: Launch) -> None:

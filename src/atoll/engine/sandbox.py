@@ -452,7 +452,7 @@ class Sandbox:
         await shared.store.delete_sessions(*record.key)
         if record.host_ref:
             await shared.lifecycle.remove(record.host_ref)
-        await shared.lifecycle.parts.layers.delete(record.layer_id)
+        await shared.lifecycle.forget_files(record)
         if record.live:
             self._left()
 

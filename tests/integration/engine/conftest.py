@@ -1,0 +1,54 @@
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from integration.engine.scripted import World
+
+from atoll.engine.engine import Engine
+from atoll.engine.store import Store
+from atoll.settings import LifecycleSettings, RuntimeSettings, Settings, StorageSettings
+
+
+class Opener(Protocol):
+    """Opens an engine on the world of the test, as often as the test likes."""
+
+    def __call__(
+        self, lifecycle: LifecycleSettings = ..., start_timeout: float = ...
+    ) -> AbstractAsyncContextManager[Engine]: ...
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    (tmp_path / "run").mkdir()
+    return World(tmp_path)
+
+
+@pytest.fixture
+def opener(world: World) -> Opener:
+    @asynccontextmanager
+    async def opened(
+        lifecycle: LifecycleSettings = LifecycleSettings(), start_timeout: float = 5.0
+    ) -> AsyncIterator[Engine]:
+        settings = Settings(
+            storage=StorageSettings(state_dir=world.state_dir, cache_dir=world.state_dir),
+            runtime=RuntimeSettings(default="scripted", start_timeout=start_timeout),
+            lifecycle=lifecycle,
+        )
+        store = await Store(world.state_dir / "atoll.db").open()
+        engine = Engine(settings, store, "e0", world.parts())
+        try:
+            await engine.recover()
+            yield engine
+        finally:
+            await engine.close()
+            await store.close()
+
+    return opened
+
+
+@pytest.fixture
+async def engine(opener: Opener) -> AsyncIterator[Engine]:
+    async with opener() as found:
+        yield found

@@ -1,0 +1,206 @@
+"""A runtime whose agents are coroutines of the test, and components that count what exists."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from atoll.engine import bare
+from atoll.engine.idranges import IdRanges
+from atoll.engine.parts import Parts
+from atoll.runtime.base import Container, ContainerSpec, Usage
+from atoll.wire import frames
+from atoll.wire.frames import Frame, Kind
+
+Script = Callable[["Peer", dict[str, Any]], Awaitable[None]]
+
+
+class Peer:
+    """The agent's end of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.decoder = frames.Decoder()
+        self.received: list[Frame] = []
+
+    async def next(self) -> Frame:
+        while not self.received:
+            data = await self.reader.read(1 << 16)
+            if not data:
+                raise ConnectionResetError
+            self.received += self.decoder.feed(data)
+        return self.received.pop(0)
+
+    async def send(self, kind: int, body: Any = b"") -> None:
+        payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        await self.raw(frames.encode(kind, payload))
+
+    async def raw(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+
+async def echo(peer: Peer, header: dict[str, Any]) -> None:
+    """A well-behaved exec: prints its arguments and exits with 0."""
+    data = " ".join(header["command"]).encode() + b"\n"
+    await peer.send(Kind.STARTED, {"pid": 7})
+    await peer.raw(frames.encode_output(Kind.STDOUT, 0, 0, data))
+    await peer.send(Kind.EXITED, {"exit_code": 0, "stdout_bytes": len(data)})
+
+
+class ScriptedRuntime:
+    """Implements `Runtime`; `scripts` answers operations by name."""
+
+    name = level = "scripted"
+
+    def __init__(self) -> None:
+        self.running: dict[str, ContainerSpec] = {}
+        self.starts = 0
+        self.delay = 0.0
+        self.scripts: dict[str, Script] = {"exec": echo}
+        self.seen: list[dict[str, Any]] = []
+        self.failures: dict[str, Exception] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: dict[str, list[asyncio.StreamWriter]] = {}
+
+    async def start(self, spec: ContainerSpec) -> Container:
+        self.starts += 1
+        self.running[spec.host_ref] = spec
+        await asyncio.sleep(self.delay)
+        if failure := self.failures.get("start"):
+            raise failure
+        return Container(host_ref=spec.host_ref, pid=1)
+
+    async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
+        if host_ref not in self.running:
+            raise ConnectionRefusedError
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        task = asyncio.create_task(self._serve(theirs, host_ref))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return ours
+
+    async def _serve(self, connection: socket.socket, host_ref: str) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
+        self._connections.setdefault(host_ref, []).append(writer)
+        peer = Peer(reader, writer)
+        try:
+            header = json.loads((await peer.next()).payload)
+            self.seen.append(header)
+            await self._answer(peer, header, host_ref)
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, peer: Peer, header: dict[str, Any], host_ref: str) -> None:
+        if script := self.scripts.get(header["op"]):
+            await script(peer, header)
+        elif header["op"] == "hello":
+            generation = self.running[host_ref].generation
+            await peer.send(Kind.REPLY, {"protocol": 1, "generation": generation})
+        elif header["op"] == "operations":
+            await peer.send(Kind.REPLY, {"operations": []})
+        else:
+            await peer.send(Kind.REPLY, {})
+
+    def kill(self, host_ref: str) -> None:
+        """End the container as if it had died by itself."""
+        self.running.pop(host_ref, None)
+        for writer in self._connections.pop(host_ref, []):
+            writer.transport.abort()
+
+    async def find(self, host_ref: str) -> Container | None:
+        return Container(host_ref=host_ref, pid=1) if host_ref in self.running else None
+
+    async def list(self) -> list[str]:
+        return [*self.running]
+
+    async def remove(self, host_ref: str) -> None:
+        self.kill(host_ref)
+
+    async def pause(self, host_ref: str) -> None: ...
+
+    async def resume(self, host_ref: str) -> None: ...
+
+    async def usage(self, host_ref: str) -> Usage:
+        return Usage(memory=0, cpu_time=0, pids=0, oom_kills=0)
+
+
+class Roots(bare.BareRoots):
+    """Counts what is mounted; fails on request."""
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.mounted: set[str] = set()
+        self.failure: Exception | None = None
+
+    async def mount(
+        self, host_ref: str, lowers: Sequence[Path], layer_id: str, id_base: int, id_count: int
+    ) -> Path:
+        self.mounted.add(host_ref)
+        if self.failure:
+            raise self.failure
+        return await super().mount(host_ref, lowers, layer_id, id_base, id_count)
+
+    async def unmount(self, host_ref: str) -> None:
+        self.mounted.discard(host_ref)
+
+    async def list(self) -> list[str]:
+        return [*self.mounted]
+
+
+class Networks(bare.BareNetworks):
+    """Counts slots in use; fails on request."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+        self.failure: Exception | None = None
+
+    async def acquire(self, host_ref: str) -> bare.BareSlot:
+        self.used.add(host_ref)
+        if self.failure:
+            raise self.failure
+        return await super().acquire(host_ref)
+
+    async def release(self, host_ref: str) -> None:
+        self.used.discard(host_ref)
+
+    async def list(self) -> list[str]:
+        return [*self.used]
+
+
+class World:
+    """All components of one engine, and what exists in them."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.runtime = ScriptedRuntime()
+        self.state_dir = state_dir
+        self.layers = bare.BareLayers(state_dir / "layers")
+        self.roots = Roots(state_dir / "layers")
+        self.networks = Networks()
+        self.ids = IdRanges(1 << 20, 1 << 16)
+
+    def parts(self) -> Parts:
+        return Parts(
+            images=bare.BareImages(),
+            layers=self.layers,
+            roots=self.roots,
+            networks=self.networks,
+            ids=self.ids,
+            runtimes={"scripted": self.runtime},
+        )
+
+    def left(self) -> dict[str, object]:
+        """What of any start is there; everything is empty when nothing was left behind."""
+        found = {
+            "containers": set(self.runtime.running),
+            "roots": self.roots.mounted,
+            "networks": self.networks.used,
+            "ids": self.ids._taken,
+            "directories": {path.name for path in (self.state_dir / "run").iterdir()},
+        }
+        return {name: what for name, what in found.items() if what}

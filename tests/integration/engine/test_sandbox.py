@@ -1,0 +1,363 @@
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from integration.engine.conftest import Opener
+from integration.engine.scripted import Peer, World
+
+from atoll.engine.engine import Engine
+from atoll.errors import (
+    ContainerUnavailableError,
+    MaxInstancesExceededError,
+    OperationInterruptedError,
+    OperationNotFoundError,
+    RuntimeNotAvailableError,
+    SandboxDestroyedError,
+    SandboxError,
+    SandboxNotFoundError,
+    ValidationFailedError,
+)
+from atoll.settings import LifecycleSettings
+from atoll.wire import frames
+from atoll.wire.frames import Kind
+from atoll.wire.process import EnvRequest, ExecRequest
+from atoll.wire.sandbox import NamespaceConfig, SandboxOptions, State
+
+
+async def run(engine: Engine, *command: str, id: str = "box", op: str = "op") -> bytes:
+    out = b""
+    request = ExecRequest(command=list(command))
+    sandbox = engine.sandbox("N", id)
+    async with sandbox.exec(request, op, cancel_on_drop=True, stdin=None) as found:
+        async for frame in found:
+            if frame.kind == Kind.STDOUT:
+                out += frames.decode_output(frame.payload).data
+    return out
+
+
+async def test_fifty_first_calls_make_exactly_one_sandbox(engine: Engine, world: World) -> None:
+    world.runtime.delay = 0.05
+    outputs = await asyncio.gather(*(run(engine, "hi", op=f"o{n}") for n in range(50)))
+    assert outputs == [b"hi\n"] * 50
+    assert world.runtime.starts == 1
+    assert len(world.runtime.running) == 1
+
+
+async def test_a_caller_that_leaves_does_not_take_the_start_away(
+    engine: Engine, world: World
+) -> None:
+    world.runtime.delay = 0.05
+    first = asyncio.create_task(run(engine, "a"))
+    second = asyncio.create_task(run(engine, "b", op="o2"))
+    await asyncio.sleep(0.02)
+    first.cancel()
+    assert await second == b"b\n"
+    assert world.runtime.starts == 1
+
+
+async def test_a_start_that_fails_leaves_nothing_and_may_be_tried_again(
+    engine: Engine, world: World
+) -> None:
+    world.runtime.failures["start"] = ContainerUnavailableError(context={"reason": "runtime"})
+    outcomes = await asyncio.gather(
+        *(run(engine, "x", op=f"o{n}") for n in range(5)), return_exceptions=True
+    )
+    assert all(isinstance(outcome, ContainerUnavailableError) for outcome in outcomes)
+    assert world.left() == {}
+    assert await world.layers.list() == []
+    assert (await engine.info("N", "box")).state is State.CREATED
+    world.runtime.failures.clear()
+    assert await run(engine, "x") == b"x\n"
+
+
+async def test_a_failed_wake_keeps_the_files(engine: Engine, world: World) -> None:
+    await run(engine, "x")
+    await engine.sandbox("N", "box").stop()
+    layers = await world.layers.list()
+    world.networks.failure = ContainerUnavailableError(context={"reason": "network"})
+    with pytest.raises(ContainerUnavailableError) as caught:
+        await run(engine, "x")
+    assert caught.value.context["step"] == "network"
+    assert world.left() == {}
+    assert await world.layers.list() == layers
+    assert (await engine.info("N", "box")).state is State.STOPPED
+
+
+async def test_destroy_leaves_a_tombstone_and_the_id_can_be_used_again(
+    engine: Engine, world: World
+) -> None:
+    await run(engine, "x")
+    before = await world.layers.list()
+    await asyncio.gather(*(engine.sandbox("N", "box").destroy() for _ in range(3)))
+    assert world.left() == {}
+    assert await world.layers.list() == []
+    with pytest.raises(SandboxNotFoundError):
+        await engine.info("N", "box")
+    await engine.sandbox("N", "box").destroy()
+    await run(engine, "x")
+    info = await engine.info("N", "box")
+    assert info.generation == 2
+    assert await world.layers.list() != before
+
+
+async def test_destroy_during_a_start_ends_it(engine: Engine, world: World) -> None:
+    world.runtime.delay = 30
+    starting = asyncio.create_task(run(engine, "x"))
+    while not world.runtime.running:
+        await asyncio.sleep(0.001)
+    await engine.sandbox("N", "box").destroy()
+    with pytest.raises(SandboxDestroyedError):
+        await starting
+    assert world.left() == {}
+    assert await world.layers.list() == []
+
+
+@asynccontextmanager
+async def pending(engine: Engine, world: World, op: str = "op") -> Any:
+    """A command that has started and does not end."""
+
+    async def hang(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.STARTED, {"pid": 1})
+        while (await peer.next()).kind != Kind.CANCEL:
+            pass
+
+    world.runtime.scripts["exec"] = hang
+    task = asyncio.create_task(run(engine, "sleep", op=op))
+    sandbox = engine.sandbox("N", "box")
+    while sandbox.endpoint is None or not any(h["op"] == "exec" for h in world.runtime.seen):
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    yield task
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_pending_command_is_told_that_its_sandbox_was_destroyed(
+    engine: Engine, world: World
+) -> None:
+    async with pending(engine, world) as task:
+        await engine.sandbox("N", "box").destroy()
+        with pytest.raises(SandboxDestroyedError):
+            await task
+
+
+async def test_a_pending_command_is_told_that_its_sandbox_was_stopped(
+    engine: Engine, world: World
+) -> None:
+    async with pending(engine, world) as task:
+        await engine.sandbox("N", "box").stop()
+        with pytest.raises(OperationInterruptedError) as caught:
+            await task
+        assert caught.value.context["reason"] == "stopped"
+
+
+async def test_a_container_that_dies_is_noticed_and_replaced_at_the_next_call(
+    engine: Engine, world: World
+) -> None:
+    async with pending(engine, world) as task:
+        (host_ref,) = world.runtime.running
+        world.runtime.kill(host_ref)
+        with pytest.raises(OperationInterruptedError) as caught:
+            await task
+        assert caught.value.context["reason"] == "container"
+    info = await engine.info("N", "box")
+    assert info.state is State.STOPPED
+    assert world.left() == {}
+    world.runtime.scripts.pop("exec")
+    async with engine.sandbox("N", "box").use() as endpoint:
+        assert endpoint.generation == info.generation + 1
+
+
+async def test_an_agent_that_never_says_hello_is_a_failed_start(
+    opener: Opener, world: World
+) -> None:
+    async def silent(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.next()
+
+    world.runtime.scripts["hello"] = silent
+    async with opener(start_timeout=0.05) as engine:
+        with pytest.raises(ContainerUnavailableError) as caught:
+            await run(engine, "x")
+        assert caught.value.context == {"reason": "runtime", "step": "hello"}
+        assert world.left() == {}
+
+
+@pytest.mark.parametrize(
+    "reply", [b"garbage", b"[]", b'{"protocol": "x"}', b'{"protocol": 1, "generation": 99}']
+)
+async def test_a_wrong_hello_is_a_failed_start(
+    engine: Engine, world: World, reply: bytes
+) -> None:
+    async def wrong(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.REPLY, reply)
+
+    world.runtime.scripts["hello"] = wrong
+    with pytest.raises(SandboxError):
+        await run(engine, "x")
+    assert world.left() == {}
+
+
+async def test_stopping_is_idempotent_and_keeps_session_state(
+    engine: Engine, world: World
+) -> None:
+    async def export(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.REPLY, {"state": "s3cret"})
+
+    world.runtime.scripts["session.export"] = export
+    sandbox = engine.sandbox("N", "box")
+    assert await sandbox.stop() is None
+    await run(engine, "x")
+    await asyncio.gather(sandbox.stop(), sandbox.stop())
+    await sandbox.stop()
+    assert [h["op"] for h in world.runtime.seen].count("shutdown") == 1
+    await run(engine, "x")
+    assert {"op": "session.import", "state": "s3cret"} in world.runtime.seen
+
+
+async def test_variables_of_the_sandbox_come_back_with_every_start(
+    engine: Engine, world: World
+) -> None:
+    sandbox = engine.sandbox("N", "box")
+    await sandbox.set_env(EnvRequest(env={"A": "1", "B": "2"}))
+    assert world.runtime.starts == 0
+    await run(engine, "x")
+    await sandbox.set_env(EnvRequest(env={"B": None}))
+    await sandbox.stop()
+    await run(engine, "x")
+    envs = [h["env"] for h in world.runtime.seen if h["op"] == "session.env"]
+    assert envs == [{"A": "1", "B": "2"}, {"B": None}, {"A": "1", "B": None}]
+
+
+async def test_reading_starts_nothing(engine: Engine, world: World) -> None:
+    with pytest.raises(SandboxNotFoundError):
+        await engine.info("N", "box")
+    await engine.sandbox("N", "box").configure(SandboxOptions())
+    assert (await engine.info("N", "box")).state is State.CREATED
+    page = await engine.list("N", state=None, labels={}, cursor=None, limit=10)
+    assert [info.id for info in page.sandboxes] == ["box"]
+    with pytest.raises(OperationNotFoundError):
+        async with engine.sandbox("N", "box").attach("op", 0):
+            pass
+    with pytest.raises(OperationNotFoundError):
+        await engine.sandbox("N", "box").control("op", Kind.CANCEL)
+    assert world.runtime.starts == 0
+
+
+async def test_options_are_remembered_and_checked(engine: Engine) -> None:
+    sandbox = engine.sandbox("N", "box")
+    await sandbox.configure(SandboxOptions(labels={"a": "1"}, ttl_ms=60_000))
+    record = await sandbox.configure(SandboxOptions(image="other"))
+    assert (record.wanted.labels, record.wanted.image) == ({"a": "1"}, "other")
+    assert record.expires_at
+    version = record.version
+    assert (await sandbox.configure(SandboxOptions(image="other"))).version == version
+    with pytest.raises(ValidationFailedError):
+        await sandbox.configure(SandboxOptions(instance_type="huge"))
+
+
+async def test_a_level_that_is_not_there_is_an_error_and_nothing_else(
+    engine: Engine, world: World
+) -> None:
+    await engine.sandbox("N", "box").configure(SandboxOptions(runtime="gvisor"))
+    with pytest.raises(RuntimeNotAvailableError):
+        await run(engine, "x")
+    assert world.runtime.starts == 0
+    await engine.sandbox("N", "box").configure(SandboxOptions(runtime="scripted"))
+    assert await run(engine, "x") == b"x\n"
+
+
+async def test_a_namespace_runs_no_more_than_it_may(engine: Engine, world: World) -> None:
+    await engine.configure_namespace("N", NamespaceConfig(max_instances=1))
+    await run(engine, "x", id="a")
+    with pytest.raises(MaxInstancesExceededError):
+        await run(engine, "x", id="b")
+    assert (await engine.info("N", "b")).state is State.CREATED
+    await engine.sandbox("N", "a").stop()
+    assert await run(engine, "x", id="b") == b"x\n"
+    await engine.sandbox("N", "a").configure(SandboxOptions(queue_ms=5_000))
+    queued = asyncio.create_task(run(engine, "x", id="a"))
+    await asyncio.sleep(0.02)
+    await engine.sandbox("N", "b").destroy()
+    assert await queued == b"x\n"
+
+
+async def test_idle_sandboxes_sleep_and_busy_ones_do_not(opener: Opener, world: World) -> None:
+    async with opener(LifecycleSettings(sleep_after=0.2)) as engine:
+        await engine.sandbox("N", "kept").configure(SandboxOptions(keep_alive=True))
+        await run(engine, "x", id="kept")
+        async with pending(engine, world):
+            await asyncio.sleep(1.2)
+            assert (await engine.info("N", "box")).state is State.RUNNING
+        async with asyncio.timeout(3):
+            while (await engine.info("N", "box")).state is not State.STOPPED:
+                await asyncio.sleep(0.05)
+        assert (await engine.info("N", "kept")).state is State.RUNNING
+
+
+async def test_ttl_ends_a_sandbox_whatever_it_does(engine: Engine, world: World) -> None:
+    await engine.sandbox("N", "box").configure(SandboxOptions(ttl_ms=100))
+    async with pending(engine, world) as task:
+        with pytest.raises(SandboxDestroyedError):
+            await task
+    assert world.left() == {}
+
+
+async def test_a_restarted_engine_finds_everything_as_it_was(
+    opener: Opener, world: World
+) -> None:
+    async with opener() as engine:
+        await run(engine, "x")
+        await run(engine, "x", id="asleep")
+        await engine.sandbox("N", "asleep").stop()
+    async with opener() as engine:
+        assert await run(engine, "y") == b"y\n"
+        assert world.runtime.starts == 2
+        assert (await engine.info("N", "asleep")).state is State.STOPPED
+        taken = list(world.ids._taken.values())
+        await run(engine, "x", id="third")
+        assert len(set(world.ids._taken.values())) == len(taken) + 1
+
+
+async def test_a_sandbox_that_died_while_no_engine_ran_is_stopped(
+    opener: Opener, world: World
+) -> None:
+    async with opener() as engine:
+        await run(engine, "x")
+    world.runtime.kill(next(iter(world.runtime.running)))
+    async with opener() as engine:
+        assert (await engine.info("N", "box")).state is State.STOPPED
+        assert world.left() == {}
+        assert await run(engine, "x") == b"x\n"
+
+
+async def test_activity_is_written_for_the_next_engine(engine: Engine) -> None:
+    await run(engine, "x")
+    sandbox = engine.sandbox("N", "box")
+    first = sandbox.record
+    assert first
+    await asyncio.sleep(1.1)
+    await run(engine, "x", op="o2")
+    await sandbox.note_activity()
+    later = await engine.store.get("N", "box")
+    assert later
+    assert later.last_activity_at
+    assert first.last_activity_at
+    assert (later.last_activity_at - first.last_activity_at).total_seconds() > 1
+
+
+async def test_the_header_says_what_was_asked(engine: Engine, world: World) -> None:
+    request = ExecRequest(command="x", env={"A": "1", "B": None}, cwd="/tmp", timeout_ms=1_500)
+    sandbox = engine.sandbox("N", "box")
+
+    async def shell(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.EXITED, {"exit_code": 0})
+
+    world.runtime.scripts["exec"] = shell
+    async with sandbox.exec(request, "op", cancel_on_drop=False, stdin=None) as found:
+        assert [frame.kind async for frame in found] == [Kind.EXITED]
+    header = next(h for h in world.runtime.seen if h["op"] == "exec")
+    assert header["env"] == {"A": "1", "B": None}
+    assert (header["session"], header["timeout"], header["cwd"]) == ("default", 1.5, "/tmp")
+    assert json.dumps(header)

@@ -1,0 +1,120 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from atoll.engine import record as rules
+from atoll.engine.record import Record
+from atoll.errors import ValidationFailedError
+from atoll.settings import InstanceType, Settings
+from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxOptions, State
+
+TYPES = Settings().instance_types
+CREATED = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def make_record(**fields: object) -> Record:
+    known = {"namespace": "N", "id": "box", "state": State.CREATED, "layer_id": "l"}
+    return Record(**{**known, "created_at": CREATED, **fields})  # type: ignore[arg-type]
+
+
+def test_given_options_win_and_others_stay() -> None:
+    old = SandboxOptions(image="a", labels={"x": "1"})
+    merged = rules.merge(old, SandboxOptions(image="b"))
+    assert merged == SandboxOptions(image="b", labels={"x": "1"})
+
+
+def test_defaults_come_from_the_namespace_then_from_the_settings() -> None:
+    namespace = NamespaceConfig(image="ns", sleep_after_ms=0)
+    full = rules.with_defaults(SandboxOptions(env={"A": "1"}), namespace, Settings())
+    assert (full.image, full.sleep_after_ms, full.instance_type) == ("ns", 0, "lite")
+    assert full.env == {"A": "1"}
+    plain = rules.with_defaults(SandboxOptions(), NamespaceConfig(), Settings())
+    assert plain.sleep_after_ms == 600_000
+
+
+def test_a_namespace_without_internet_holds_until_a_sandbox_asks() -> None:
+    closed = NamespaceConfig(enable_internet=False)
+    wanted = rules.with_defaults(SandboxOptions(), closed, Settings())
+    assert wanted.enable_internet is False
+    asked = rules.with_defaults(SandboxOptions(enable_internet=True), closed, Settings())
+    assert asked.enable_internet is True
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SandboxOptions(sleep_mode="nap"),
+        SandboxOptions(sleep_after_ms=-1),
+        SandboxOptions(ttl_ms=-1),
+        SandboxOptions(instance_type="huge"),
+        SandboxOptions(instance_type=CustomInstance(vcpu=0, memory_mib=64, disk_mb=64)),
+        SandboxOptions(instance_type=CustomInstance(vcpu=1, memory_mib=1, disk_mb=64)),
+        SandboxOptions(env={"A=B": "x"}),
+        SandboxOptions(env={"": "x"}),
+        SandboxOptions(env={"A": "x\0"}),
+        SandboxOptions(labels={"a,b": "x"}),
+        SandboxOptions(labels={"a": "x\n"}),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: SandboxOptions) -> None:
+    with pytest.raises(ValidationFailedError) as caught:
+        rules.check_options(options, TYPES)
+    assert caught.value.context["field"]
+
+
+def test_options_that_can_work_are_taken() -> None:
+    rules.check_options(SandboxOptions(), TYPES)
+    rules.check_options(
+        SandboxOptions(
+            sleep_mode="freeze", sleep_after_ms=0, env={"A": "=", "B": None}, instance_type="lite"
+        ),
+        TYPES,
+    )
+
+
+def test_sizes_are_named_or_custom() -> None:
+    custom = CustomInstance(vcpu=1.5, memory_mib=100, disk_mb=200)
+    assert rules.instance(custom, TYPES) == InstanceType(vcpu=1.5, memory_mib=100, disk_mb=200)
+    limits = rules.limits(rules.instance("lite", TYPES), 7)
+    assert (limits.memory, limits.disk, limits.pids) == (256 << 20, 2_000 * 10**6, 7)
+
+
+def test_ttl_counts_from_creation() -> None:
+    assert rules.expiry(CREATED, SandboxOptions()) is None
+    assert rules.expiry(CREATED, SandboxOptions(ttl_ms=5_000)) == CREATED + timedelta(seconds=5)
+
+
+def test_info_of_a_sandbox_that_never_ran_tells_what_a_start_would_use() -> None:
+    info = rules.info(
+        make_record(wanted=SandboxOptions(instance_type="basic")), NamespaceConfig(), Settings()
+    )
+    assert (info.image, info.instance_type, info.isolation) == ("atoll/base", "basic", "container")
+    assert info.limits.memory == 1_024 << 20
+
+
+def test_info_tells_what_is_in_force_rather_than_what_is_wanted() -> None:
+    force = rules.InForce(
+        image="old",
+        digest="d",
+        instance_type="custom",
+        level="gvisor",
+        runtime="runsc",
+        limits=rules.limits(TYPES["heavy"], 1),
+    )
+    record = make_record(wanted=SandboxOptions(image="new"), in_force=force, state=State.RUNNING)
+    info = rules.info(record, NamespaceConfig(), Settings())
+    assert (info.image, info.instance_type, info.isolation) == ("old", "custom", "gvisor")
+    assert info.wanted.image == "new"
+    assert record.live
+    assert record.key == ("N", "box")
+
+
+def test_custom_sizes_have_no_name() -> None:
+    custom = CustomInstance(vcpu=1, memory_mib=64, disk_mb=64)
+    record = make_record(wanted=SandboxOptions(instance_type=custom))
+    assert rules.info(record, NamespaceConfig(), Settings()).instance_type == "custom"
+
+
+def test_times_are_utc() -> None:
+    assert rules.from_timestamp(0).isoformat() == "1970-01-01T00:00:00+00:00"
+    assert rules.now().tzinfo is UTC

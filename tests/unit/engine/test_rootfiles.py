@@ -1,0 +1,18 @@
+from pathlib import Path
+
+from atoll.engine import rootfiles
+
+
+def test_names_and_resolvers_are_bound_read_only(tmp_path: Path) -> None:
+    mounts = rootfiles.write(
+        tmp_path / "files", hostname="box", address="10.0.0.2", nameservers=["10.0.0.1"]
+    )
+    assert {mount.target for mount in mounts} == {"/etc/resolv.conf", "/etc/hosts"}
+    assert all(mount.read_only for mount in mounts)
+    texts = {mount.target: mount.source.read_text() for mount in mounts}
+    assert texts["/etc/resolv.conf"] == "nameserver 10.0.0.1\n"
+    assert "10.0.0.2\tbox\n" in texts["/etc/hosts"]
+
+
+def test_a_sandbox_without_an_address_still_knows_its_name() -> None:
+    assert "127.0.1.1\tbox" in rootfiles.hosts("box", None)

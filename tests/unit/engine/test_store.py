@@ -1,0 +1,156 @@
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from atoll.engine.directory import ConflictError
+from atoll.engine.record import Record, from_timestamp
+from atoll.engine.store import Store
+from atoll.wire.sandbox import NamespaceConfig, SandboxOptions, State
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = await Store(tmp_path / "atoll.db").open()
+    yield opened
+    await opened.close()
+
+
+def record(id: str, **fields: object) -> Record:
+    base = Record(
+        namespace="N", id=id, state=State.CREATED, layer_id=f"l-{id}", created_at=from_timestamp(1)
+    )
+    return msgspec.structs.replace(base, **fields)
+
+
+async def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+    first = await Store(tmp_path / "a.db").open()
+    stored = await first.create(record("box", wanted=SandboxOptions(labels={"a": "b"})))
+    await first.close()
+    second = await Store(tmp_path / "a.db").open()
+    assert await second.get("N", "box") == stored
+    assert stored.version == 1
+    await second.close()
+
+
+async def test_of_many_creates_exactly_one_wins(store: Store) -> None:
+    tries = [store.create(record("box", generation=n)) for n in range(20)]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert sum(isinstance(outcome, Record) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 19
+
+
+async def test_a_stale_update_is_refused_and_changes_nothing(store: Store) -> None:
+    first = await store.create(record("box"))
+    second = await store.update(msgspec.structs.replace(first, state=State.STARTING))
+    with pytest.raises(ConflictError):
+        await store.update(msgspec.structs.replace(first, state=State.DESTROYED))
+    assert await store.get("N", "box") == second
+    assert second.version == 2
+
+
+async def test_one_failing_write_of_a_batch_does_not_fail_the_others(store: Store) -> None:
+    await store.create(record("box"))
+    outcomes = await asyncio.gather(
+        store.create(record("a")),
+        store.create(record("box")),
+        store.create(record("b")),
+        return_exceptions=True,
+    )
+    assert isinstance(outcomes[1], ConflictError)
+    assert await store.get("N", "a")
+    assert await store.get("N", "b")
+
+
+async def test_a_host_ref_belongs_to_one_sandbox(store: Store) -> None:
+    await store.create(record("a", host_ref="r"))
+    with pytest.raises(ConflictError):
+        await store.create(record("b", host_ref="r"))
+
+
+async def test_a_cancelled_write_is_still_made(store: Store) -> None:
+    writing = asyncio.create_task(store.create(record("box")))
+    await asyncio.sleep(0)
+    writing.cancel()
+    await asyncio.wait([writing])
+    await store.create(record("later"))
+    assert await store.get("N", "box")
+
+
+async def test_listings_page_in_order_and_leave_tombstones_out(store: Store) -> None:
+    for id in "edcba":
+        await store.create(record(id))
+    gone = await store.get("N", "c")
+    assert gone
+    await store.update(msgspec.structs.replace(gone, state=State.DESTROYED))
+    first = await store.list("N", limit=3)
+    assert [r.id for r in first.records] == ["a", "b", "d"]
+    assert first.cursor == "d"
+    rest = await store.list("N", limit=3, cursor=first.cursor)
+    assert [r.id for r in rest.records] == ["e"]
+    assert rest.cursor is None
+    assert [r.id for r in (await store.list("N", state=State.DESTROYED)).records] == ["c"]
+    assert (await store.list("other")).records == []
+
+
+async def test_listings_filter_by_labels_over_many_rows(store: Store) -> None:
+    odd = SandboxOptions(labels={"odd": "1"})
+    await asyncio.gather(
+        *(
+            store.create(record(f"{n:04}", wanted=odd if n % 2 else SandboxOptions()))
+            for n in range(1_200)
+        )
+    )
+    page = await store.list("N", labels={"odd": "1"}, limit=550)
+    assert len(page.records) == 550
+    rest = await store.list("N", labels={"odd": "1"}, limit=550, cursor=page.cursor)
+    assert len(rest.records) == 50
+    assert rest.cursor is None
+
+
+async def test_owners_layers_and_expiry_are_found(store: Store) -> None:
+    await store.create(record("a", host_ref="r", state=State.RUNNING))
+    await store.create(record("b", expires_at=from_timestamp(100)))
+    await store.create(record("c", state=State.DESTROYED, expires_at=from_timestamp(100)))
+    assert [r.id for r in await store.owners()] == ["a"]
+    assert await store.layers() == {"l-a", "l-b"}
+    assert await store.expired(99) == []
+    assert await store.expired(100) == [("N", "b")]
+
+
+async def test_meta_keeps_its_first_value(store: Store) -> None:
+    assert await store.meta("engine_id", "one") == "one"
+    assert await store.meta("engine_id", "two") == "one"
+
+
+async def test_namespaces_and_sessions_are_kept(store: Store) -> None:
+    await store.configure_namespace("N", NamespaceConfig(max_instances=1))
+    await store.configure_namespace("N", NamespaceConfig(max_instances=2))
+    assert (await store.namespaces())["N"].max_instances == 2
+    assert await store.sessions("N", "box") is None
+    await store.save_sessions("N", "box", b"x")
+    assert await store.sessions("N", "box") == b"x"
+    await store.delete_sessions("N", "box")
+    assert await store.sessions("N", "box") is None
+    assert await store.keys() == []
+
+
+async def test_watchers_see_every_write_once_it_is_durable(store: Store) -> None:
+    seen = store.watch()
+    waiting = asyncio.ensure_future(anext(seen))
+    await asyncio.sleep(0)
+    made = await store.create(record("box"))
+    assert await waiting == made
+    await seen.aclose()  # type: ignore[attr-defined]
+
+
+async def test_the_disk_gets_every_commit_before_success_is_told(store: Store, tmp_path: Path) -> None:
+    await store.create(record("box"))
+    reader = sqlite3.connect(tmp_path / "atoll.db")
+    assert reader.execute("SELECT count(*) FROM sandboxes").fetchone() == (1,)
+    reader.close()
+    assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
