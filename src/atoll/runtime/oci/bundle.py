@@ -1,6 +1,6 @@
 """ContainerSpec → OCI ``config.json``. Pure: everything that isolates a sandbox is decided here.
 
-The agent is pid 1 and starts as root inside with an empty environment. It holds the capabilities
+The agent is pid 1 and starts as root inside, its environment is fixed. It holds the capabilities
 of commands plus two that no command gets: that difference is what keeps root inside from tracing
 it (measured: with equal sets it can). Neither reaches anything, because the filter of
 `atoll.runtime.oci.seccomp` refuses the calls they would allow and the user namespace owns
@@ -145,7 +145,8 @@ def _process(host: Host) -> dict[str, Any]:
     return {
         "user": {"uid": 0, "gid": 0, "umask": 0o022},
         "args": loader + python,
-        "env": [],
+        # Otherwise runc takes it from the image's passwd file.
+        "env": ["HOME=/"],
         "cwd": "/",
         "capabilities": {
             "bounding": capabilities,

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 import atoll
-from atoll.errors import ContainerUnavailableError
+from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.host import process
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli
@@ -60,11 +60,12 @@ class OciRuntime:
         agent: AgentBundle,
         engine_id: str,
         state_dir: Path,
+        timeout: float,
     ) -> None:
         self.name = choice.name
         self.choice = choice
         self._hierarchies, self._host, self.agent = hierarchies, host, agent
-        self._engine_id = engine_id
+        self._engine_id, self._timeout = engine_id, timeout
         self._records = state_dir / "oci" / "containers"
         self._root = state_dir / "oci" / "run"
         self._logs: dict[str, int] = {}
@@ -96,7 +97,9 @@ class OciRuntime:
                 memory=settings.agent_memory_mib * MIB, pids=settings.agent_pids
             ),
         )
-        runtime = cls(choice, hierarchies, host, agent, engine_id, storage.state_dir)
+        runtime = cls(
+            choice, hierarchies, host, agent, engine_id, storage.state_dir, settings.start_timeout
+        )
         for directory in (runtime._records, runtime._root):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return runtime
@@ -113,11 +116,16 @@ class OciRuntime:
             return await self._start(spec)
         except BaseException as error:
             await _in_full(self.remove, spec.host_ref)
-            if isinstance(error, OSError) and not isinstance(error, ContainerUnavailableError):
-                raise ContainerUnavailableError(
-                    f"the container could not be prepared: {error}", context={"reason": "runtime"}
-                ) from error
-            raise
+            if isinstance(error, SandboxError) or not isinstance(error, OSError):
+                raise
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: OSError) -> ContainerUnavailableError:
+        """TimeoutError is one of those, and has nothing to say for itself."""
+        late = f"{self.name} did not finish within {self._timeout:g} s"
+        return ContainerUnavailableError(
+            str(error) or late, context={"reason": "runtime", "runtime": self.name}
+        )
 
     async def _start(self, spec: ContainerSpec) -> Container:
         await asyncio.to_thread(self._prepare, spec)
@@ -133,7 +141,9 @@ class OciRuntime:
                 name=spec.host_ref,
                 fds=len(descriptors),
             )
-            code = await process.run_handing_over(argv, descriptors, output=log, timeout=60)
+            code = await process.run_handing_over(
+                argv, descriptors, output=log, timeout=self._timeout
+            )
         told = _text(spec.run_dir / "runtime.log")
         if error := verdict(self.name, "run", code, told, stderr=self.log_tail(spec.host_ref)):
             raise error
@@ -143,6 +153,8 @@ class OciRuntime:
         """Make everything but the descriptors: the record first, so that it can be removed."""
         record = Record(run_dir=str(spec.run_dir), agent_dir=str(self.agent.path))
         _write(self._records / spec.host_ref, msgspec.json.encode(record))
+        for mount in spec.mounts:
+            mount.source.stat()  # runtimes have no words for a source that is missing
         spec.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         agent_bundle.use(self.agent.path, spec.host_ref, spec.run_dir)
         for target, content in bundle.identity_files(spec).items():

@@ -1,0 +1,353 @@
+"""Runs inside a sandbox: one function for each class of security.md, named by its number.
+
+Each returns what it could do although it must not.
+"""
+
+import ctypes
+import fcntl
+import os
+import re
+import resource
+import signal
+import socket
+import stat
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from security.inside.attempts import Attempts, call
+
+AGENT_DIR = "/dev/.atoll"
+_CLONE_NEWUSER = 0x1000_0000
+_NAMESPACES = {
+    "mount": 0x20000, "cgroup": 0x200_0000, "uts": 0x400_0000, "ipc": 0x800_0000,
+    "user": _CLONE_NEWUSER, "pid": 0x2000_0000, "net": 0x4000_0000, "time": 0x80,
+}  # fmt: skip
+_PTRACE_SEIZE = 0x4206
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND = 1, 32, 4096
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _files(top: str) -> Iterator[str]:
+    for directory, names, files in os.walk(top):
+        names[:] = [name for name in names if not os.path.ismount(os.path.join(directory, name))]
+        yield from (os.path.join(directory, name) for name in files)
+
+
+def _open(path: str, flags: int) -> None:
+    os.close(os.open(path, flags))
+
+
+def runtime_binary() -> list[str]:
+    """1: what runs us, and what runs the agent, can be overwritten by nobody inside."""
+    tries = Attempts()
+    for pid in _pids():
+        tries.refused(f"write /proc/{pid}/exe", lambda p=pid: _open(f"/proc/{p}/exe", os.O_RDWR))
+    for path in _files(AGENT_DIR):
+        tries.refused(f"write {path}", lambda p=path: _open(p, os.O_RDWR))
+    tries.refused("create in the agent", lambda: _open(f"{AGENT_DIR}/x", os.O_CREAT | os.O_WRONLY))
+    return tries.violations
+
+
+def descriptors() -> list[str]:
+    """2: nothing of the host is open, and up from anywhere ends at our root."""
+    tries = Attempts()
+    held = [fd for fd in range(256) if _is_open(fd)]
+    tries.expect(f"descriptors {held}", held == [0, 1, 2])
+    for fd in held:
+        kind = stat.S_IFMT(os.fstat(fd).st_mode)
+        tries.expect(f"directory at {fd}", kind != stat.S_IFDIR)
+    top, root = os.stat("../" * 60), os.stat("/")
+    tries.expect("up ends elsewhere", (top.st_dev, top.st_ino) == (root.st_dev, root.st_ino))
+    for name in ("fd", "root", "cwd"):
+        tries.refused(f"follow /proc/1/{name}", lambda n=name: os.listdir(f"/proc/1/{n}"))
+    return tries.violations
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_GETFD)
+    except OSError:
+        return False
+    return True
+
+
+def masked_paths() -> list[str]:
+    """3: what tells about the host is empty, what changes it cannot be written."""
+    tries = Attempts()
+    null = os.stat("/dev/null")
+    is_null = stat.S_ISCHR(null.st_mode) and null.st_rdev == os.makedev(1, 3)
+    tries.expect("/dev/null is another device", is_null)
+    for path in (
+        "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger",
+        "/sys/kernel/uevent_helper", "/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity",
+    ):  # fmt: skip
+        tries.refused(f"write {path}", lambda p=path: _open(p, os.O_WRONLY))
+    for path in (
+        "/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/interrupts", "/proc/modules",
+        "/proc/slabinfo", "/proc/vmallocinfo", "/proc/config.gz", "/proc/latency_stats",
+    ):  # fmt: skip
+        tries.expect(f"read {path}", not _content(path))
+    return tries.violations
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(64)
+    except OSError:
+        return b""
+
+
+def cgroup_escape() -> list[str]:
+    """6: nothing can be mounted, and no control group is within reach."""
+    tries = Attempts()
+    target = os.fsencode("/tmp")
+    for kind in (b"tmpfs", b"cgroup", b"cgroup2", b"proc", b"sysfs", b"overlay"):
+        tries.filtered("mount", b"x", target, kind, 0, None)
+    tries.filtered("umount2", b"/proc", 2)
+    tries.filtered("fsopen", b"tmpfs", 0)
+    tries.filtered("open_tree", -100, b"/", 1)
+    tries.filtered("mount_setattr", -1, b"", 0, None, 0)
+    tries.filtered("pivot_root", b"/x", b"/x")
+    tries.filtered("setns", 0, 0)
+    tries.expect("/sys/fs/cgroup is there", not os.path.exists("/sys/fs/cgroup"))
+    tries.refused("write to /sys", lambda: _open("/sys/x", os.O_CREAT | os.O_WRONLY))
+    return sorted(set(tries.violations))
+
+
+def address_families() -> list[str]:
+    """7 and 25: sockets that reach into the kernel or the hypervisor do not exist."""
+    tries = Attempts()
+    for name, family, kind in (
+        ("AF_ALG", 38, socket.SOCK_SEQPACKET), ("AF_VSOCK", 40, socket.SOCK_STREAM),
+        ("AF_PACKET", 17, socket.SOCK_RAW), ("AF_BLUETOOTH", 31, socket.SOCK_RAW),
+        ("AF_XDP", 44, socket.SOCK_RAW), ("AF_TIPC", 30, socket.SOCK_STREAM),
+    ):  # fmt: skip
+        tries.refused(name, lambda f=family, k=kind: socket.socket(f, k).close())
+    for protocol in (6, 9, 12, 16, 21):
+        netlink = lambda p=protocol: socket.socket(16, socket.SOCK_RAW, p).close()  # noqa: E731
+        tries.refused(f"NETLINK {protocol}", netlink)
+    return tries.violations
+
+
+def nested_namespaces() -> list[str]:
+    """8: no namespace can be made, so nobody becomes root of a new one."""
+    tries = Attempts()
+    for name, flag in _NAMESPACES.items():
+        tries.expect(f"unshare {name}", not _succeeds_in_child("unshare", flag))
+        if name != "time":
+            tries.expect(f"clone {name}", not _clones(flag))
+    tries.filtered("clone3", None, 0)
+    return tries.violations
+
+
+def _succeeds_in_child(name: str, *args: object) -> bool:
+    if (pid := os.fork()) == 0:
+        try:
+            call(name, *args)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _clones(flag: int) -> bool:
+    """A raw clone without a stack of its own behaves like fork."""
+    try:
+        pid = call("clone", flag | signal.SIGCHLD, 0, 0, 0, 0)
+    except OSError:
+        return False
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return True
+
+
+def risky_calls() -> list[str]:
+    """9: calls with a record of kernel faults, or that act on the host, are filtered."""
+    tries = Attempts()
+    big = ctypes.create_string_buffer(256)
+    tries.filtered("io_uring_setup", 0, big)
+    tries.filtered("io_uring_enter", -1, 0, 0, 0, None, 0)
+    tries.filtered("io_uring_register", -1, 0, None, 0)
+    tries.filtered("bpf", 99, big, 8)
+    tries.filtered("userfaultfd", 1 << 20)
+    tries.filtered("keyctl", 0, 0)
+    tries.filtered("add_key", b"user", b"x", b"y", 1, -1)
+    tries.filtered("request_key", b"user", b"x", None, 0)
+    tries.filtered("perf_event_open", big, 0, -1, -1, 0)
+    tries.filtered("kexec_load", 0, 0, None, 1)
+    tries.filtered("open_by_handle_at", -1, big, 0)
+    tries.filtered("name_to_handle_at", -1, b"x", big, big, 0)
+    tries.filtered("init_module", None, 0, b"")
+    tries.filtered("kcmp", 0, 0, 99, 0, 0)
+    tries.filtered("swapon", b"/x", 0)
+    tries.filtered("acct", b"/x")
+    tries.filtered("syslog", 10, None, 0)
+    tries.filtered("quotactl", 0, b"/x", 0, None)
+    tries.filtered("quotactl_fd", -1, 0, 0, None)
+    tries.filtered("pidfd_getfd", -1, 0, 0)
+    tries.filtered("process_vm_readv", 1, None, 0, None, 0, 1)
+    tries.filtered("sethostname", None, 1 << 20)
+    tries.filtered("modify_ldt", 99, None, 0)
+    tries.filtered("ptrace", _PTRACE_SEIZE, 1, 0, 0)
+    return tries.violations
+
+
+def sockets_of_the_host() -> list[str]:
+    """10: no socket has a name inside, but those a command made itself."""
+    tries = Attempts()
+    for top in ("/run", "/var/run", "/tmp", "/dev", "/workspace", "/home", "/root", "/mnt"):
+        for path in _files(top):
+            with suppress(OSError):
+                tries.expect(f"socket {path}", not stat.S_ISSOCK(os.lstat(path).st_mode))
+    for line in _content_whole("/proc/net/unix").splitlines()[1:]:
+        named = line.split()[7:]
+        tries.expect(f"socket {named}", not any(name.startswith("@") for name in named))
+    return tries.violations
+
+
+def _content_whole(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def read_only_mounts() -> list[str]:
+    """15: what is mounted read-only stays so, whatever root inside does."""
+    tries = Attempts()
+    for line in _content_whole("/proc/self/mountinfo").splitlines():
+        target, options = line.split()[4:6]
+        if "ro" not in options.split(","):
+            continue
+        flags = _MS_REMOUNT | _MS_BIND
+        tries.filtered("mount", None, os.fsencode(target), None, flags, None)
+        writing = os.O_WRONLY if os.path.isfile(target) else os.O_CREAT | os.O_WRONLY
+        path = target if os.path.isfile(target) else f"{target}/written-by-a-probe"
+        tries.refused(f"write {target}", lambda p=path, w=writing: _open(p, w))
+    return sorted(set(tries.violations))
+
+
+def secrets() -> list[str]:
+    """16: nothing of the agent can be read: memory, environment, descriptors, system calls."""
+    tries = Attempts()
+    own = os.getpid()
+    for pid in _pids():
+        if pid == own or _is_ours(pid):
+            continue
+        for name in ("environ", "mem", "maps", "smaps", "auxv", "syscall", "stack", "pagemap"):
+            path = f"/proc/{pid}/{name}"
+            tries.expect(f"read {path}", not _content(path))
+        tries.refused(f"list /proc/{pid}/fd", lambda p=pid: os.listdir(f"/proc/{p}/fd"))
+    return tries.violations
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether *pid* belongs to this command: it descends from no process of the agent's but one."""
+    return f"\nSeccomp_filters:\t{_filters(os.getpid())}\n" in _content_whole(f"/proc/{pid}/status")
+
+
+def _filters(pid: int) -> str:
+    found = re.search(r"^Seccomp_filters:\t(\d+)", _content_whole(f"/proc/{pid}/status"), re.M)
+    return found[1] if found else "0"
+
+
+def agent_is_untouchable() -> list[str]:
+    """9 and 16: root inside can neither trace the agent nor read it nor take its descriptors."""
+    tries = Attempts()
+    tries.expect("trace the agent", not _succeeds_in_child("ptrace", _PTRACE_SEIZE, 1, 0, 0))
+    tries.refused("write its memory", lambda: _open("/proc/1/mem", os.O_RDWR))
+    tries.expect("read its environment", not _content("/proc/1/environ"))
+    tries.refused("list its descriptors", lambda: os.listdir("/proc/1/fd"))
+    pidfd = os.pidfd_open(1)
+    tries.refused("take a descriptor", lambda: call("pidfd_getfd", pidfd, 3, 0))
+    tries.refused("change its limits", lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (9, 9)))
+    return tries.violations
+
+
+def signals() -> list[str]:
+    """Every signal is sent to pid 1; the test outside sees whether it still answers."""
+    for signum in sorted(signal.valid_signals() - {signal.SIGCHLD}):
+        for _ in range(2):
+            with suppress(OSError):
+                os.kill(1, signum)
+    time.sleep(0.05)
+    state = re.search(r"^State:\t(\w)", _content_whole("/proc/1/status"), re.M)
+    return [] if state and state[1] in "SR" else [f"pid 1 is in state {state and state[1]}"]
+
+
+def terminal_injection() -> list[str]:
+    """20: nothing can be typed into a terminal, whatever the upper half of the number says."""
+    tries = Attempts()
+    leader, follower = os.openpty()
+    for name, request in (("TIOCSTI", _TIOCSTI), ("TIOCLINUX", _TIOCLINUX)):
+        for upper in (0, 1 << 32, 0x7FFF_FFFF << 32):
+            tries.filtered("ioctl", follower, upper | request, ctypes.c_char_p(b"x"))
+            if tries.violations:
+                tries.violations[-1] = f"{name} with {upper:#x}"
+    size = fcntl.ioctl(leader, 0x5413, bytes(8))
+    tries.expect("a terminal's size cannot be read", len(struct.unpack("4H", size)) == 4)
+    return tries.violations
+
+
+def devices() -> list[str]:
+    """25: only the devices every program needs, and no addresses of the kernel."""
+    tries = Attempts()
+    known = {
+        "null", "zero", "full", "random", "urandom", "tty", "pts", "ptmx", "shm", "mqueue",
+        "fd", "stdin", "stdout", "stderr", "core", ".atoll",
+    }  # fmt: skip
+    tries.violations += [f"/dev/{name}" for name in sorted(set(os.listdir("/dev")) - known)]
+    for name in ("mem", "kmem", "port", "kmsg", "kvm", "fuse", "vda", "sda", "loop0", "net/tun"):
+        tries.refused(f"open /dev/{name}", lambda n=name: _open(f"/dev/{n}", os.O_RDONLY))
+    for kind, device in ((stat.S_IFCHR, os.makedev(1, 1)), (stat.S_IFBLK, os.makedev(7, 0))):
+        node = lambda k=kind, d=device: os.mknod("/tmp/node", k | 0o600, d)  # noqa: E731
+        tries.refused(f"make a device {kind:o}", node)
+    addresses = re.findall(r"^([0-9a-f]+) ", _content_whole("/proc/kallsyms"), re.M)
+    tries.expect("kernel addresses", not any(int(a, 16) for a in addresses))
+    return tries.violations
+
+
+def status() -> list[str]:
+    """What the kernel says about a command: privileges, filters, ids."""
+    told = dict(re.findall(r"^(\w+):\s*(.*)$", _content_whole("/proc/self/status"), re.M))
+    tries = Attempts()
+    tries.expect("new privileges", told["NoNewPrivs"] == "1")
+    tries.expect("one filter only", int(told["Seccomp_filters"]) >= 2)
+    tries.expect("no filter", told["Seccomp"] == "2")
+    allowed = sum(1 << n for n in (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31))
+    for name in ("CapEff", "CapPrm", "CapBnd"):
+        tries.expect(f"{name} {told[name]}", not int(told[name], 16) & ~allowed)
+    for name in ("CapInh", "CapAmb"):
+        tries.expect(f"{name} {told[name]}", not int(told[name], 16))
+    inside, outside, count = (int(n) for n in _content_whole("/proc/self/uid_map").split())
+    tries.expect("host ids", (inside, count) == (0, 65_536) and outside >= 65_536)
+    tries.expect("core dumps", resource.getrlimit(resource.RLIMIT_CORE) == (0, 0))
+    return tries.violations
+
+
+def exhaustion() -> list[str]:
+    """19: there is an end to processes, of the sandbox (limit 64) and not of the host."""
+    children = []
+    try:
+        for _ in range(200):
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(30)
+                os._exit(0)
+            children.append(pid)
+    except OSError:
+        pass
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return [f"{len(children)} processes"] if len(children) >= 64 else []
