@@ -75,6 +75,14 @@ class FileStream:
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
+    async def chunks(self) -> _aio.Stream[bytes]:
+        """Yield the bytes; closing this stops the reading."""
+        try:
+            async for chunk in self:
+                yield chunk
+        finally:
+            await self.aclose()
+
     async def aclose(self) -> None:
         """Stop reading."""
         await self._chunks.aclose()

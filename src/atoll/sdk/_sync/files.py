@@ -4,7 +4,7 @@ Relative paths start at the working directory of the session (``/workspace`` by 
 call has the rights of the sandbox's user and cannot leave the sandbox.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import IO, Any, Literal, TypeAlias, overload
 
 from atoll.sdk import _io, _arguments
@@ -205,3 +205,72 @@ class Files(Target):
             limit=limit,
         )
         return self._call(ops.LIST_FILES, request)
+
+    def search_files(self, path: str, pattern: str, *, limit: int = 10_000) -> files.PathList:
+        """Return the paths below *path* that match a glob.
+
+        Args:
+            path: where to begin.
+            pattern: glob; one without a slash is compared with names only.
+            limit: most paths; `truncated` says that there are more.
+        """
+        request = files.SearchRequest(
+            path=path, session=self._session, pattern=pattern, limit=limit
+        )
+        return self._call(ops.SEARCH_FILES, request)
+
+    def find_in_files(
+        self,
+        path: str,
+        text: str,
+        *,
+        regex: bool = False,
+        glob: str | None = None,
+        limit: int = 10_000,
+    ) -> files.MatchList:
+        """Return the places in text files below *path* where a text stands.
+
+        Args:
+            path: where to begin.
+            text: what to look for.
+            regex: *text* is a regular expression of Python.
+            glob: only files that match it.
+            limit: most matches; `truncated` says that there are more.
+        """
+        request = files.FindRequest(
+            path=path, session=self._session, text=text, regex=regex, glob=glob, limit=limit
+        )
+        return self._call(ops.FIND_IN_FILES, request)
+
+    def replace_in_files(self, paths: Sequence[str], old: str, new: str) -> files.Replacements:
+        """Replace text in files; return how often in which of them."""
+        request = files.ReplaceRequest(paths=list(paths), old=old, new=new, session=self._session)
+        return self._call(ops.REPLACE_IN_FILES, request)
+
+    def check_changes(
+        self,
+        path: str,
+        *,
+        since: str | None = None,
+        recursive: bool = True,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+    ) -> files.Changes:
+        """Return whether anything below *path* changed since an earlier version.
+
+        Args:
+            path: a file or directory.
+            since: `version` of an earlier answer; None: this is the first.
+            recursive: everything below it, not only the directory itself.
+            include: globs; only these.
+            exclude: globs; not these (default: .git, node_modules, .DS_Store).
+        """
+        request = files.ChangesRequest(
+            path=path,
+            session=self._session,
+            since=since,
+            recursive=recursive,
+            include=None if include is None else list(include),
+            exclude=None if exclude is None else list(exclude),
+        )
+        return self._call(ops.CHECK_CHANGES, request)

@@ -75,6 +75,14 @@ class FileStream:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def chunks(self) -> _io.Stream[bytes]:
+        """Yield the bytes; closing this stops the reading."""
+        try:
+            for chunk in self:
+                yield chunk
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Stop reading."""
         self._chunks.close()

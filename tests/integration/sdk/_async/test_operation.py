@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import atoll
+from atoll import errors
+from atoll.wire import frames
+from atoll.wire.frames import Kind
 from integration.sdk.engine_double import (
     STARTED,
     Answer,
@@ -18,11 +23,6 @@ from integration.sdk.engine_double import (
     frame,
     out,
 )
-
-import atoll
-from atoll import errors
-from atoll.wire import frames
-from atoll.wire.frames import Kind
 
 EXEC = "POST /exec"
 ALL = b"".join(bytes([number]) * 100 for number in range(20))

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from integration.sdk.engine_double import Answer, EngineDouble, command, failing
 
 import atoll
 from atoll import errors
 from atoll.sdk import _shared
+from integration.sdk.engine_double import Answer, EngineDouble, command, failing
 
 MKDIR = "POST /files/mkdir"
 GONE = Answer(silent=True)
