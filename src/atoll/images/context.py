@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from atoll.errors import FileTooLargeError, InvalidImageError, from_os_error
+from atoll.errors import FileTooLargeError, InvalidImageError, SandboxError, from_os_error
 from atoll.images.ignore import Ignore
 
 _MAX_ENTRIES = 1_000_000
@@ -47,6 +47,8 @@ def take(context: Path, dockerfile: str, target: Path, max_bytes: int) -> str:
             )
         rules = _text(root, f"{dockerfile}.dockerignore") or _text(root, ".dockerignore") or ""
         _Copy(Ignore(rules.splitlines()), max_bytes).directory(root, target, "")
+    except SandboxError:
+        raise
     except OSError as error:
         raise from_os_error(error, str(context)) from error
     finally:
@@ -137,6 +139,8 @@ def _text(root: int, path: str) -> str | None:
             os.close(current)
             current = child
         with os.fdopen(os.open(name, _NOFOLLOW | os.O_NONBLOCK, dir_fd=current), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
             data = file.read(_MAX_TEXT + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None

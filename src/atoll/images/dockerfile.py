@@ -102,7 +102,7 @@ def rewrite(
         elif item.word in {"COPY", "ADD"}:
             parts.append(_rewrite_copy(item, substitute, stages))
         elif item.word == "EXPOSE":
-            parts.append(re.sub(r"\s#.*", "", item.text.rstrip("\n")) + "\n")
+            parts.append(re.sub(r"\s+#.*", "", item.text.rstrip("\n")) + "\n")
         else:
             parts.append(item.text)
     if not in_stage:

@@ -91,6 +91,8 @@ def unpack(source: Readable, target: Path, diff_id: str, limits: Limits) -> int:
             finally:
                 tree.close()
         stream.drain()
+    except SandboxError:
+        raise
     except (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError) as error:
         raise InvalidImageError(f"the layer is not a valid archive: {error}") from error
     except OSError as error:
