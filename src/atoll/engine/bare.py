@@ -11,6 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from atoll.errors import NotSupportedByRuntimeError
+from atoll.images.steps import Progress
+from atoll.wire.sandbox import ImageInfo
+
 
 class BareConfig(msgspec.Struct, frozen=True):
     """Configuration of the only image."""
@@ -44,6 +48,24 @@ class BareImages:
 
     async def trust(self) -> None:
         """The host trusts what it trusts."""
+
+    async def list(self) -> list[ImageInfo]:
+        """Nothing is stored."""
+        return []
+
+    async def build_base(self, progress: Progress) -> BareImage:
+        """There is nothing to build."""
+        progress("nothing to build: sandboxes share the host's files")
+        return BareImage("host")
+
+    async def build(
+        self, folder: Path, dockerfile: str, *, tag: str, progress: Progress
+    ) -> BareImage:
+        """Refuse: sandboxes have no images of their own here."""
+        raise NotSupportedByRuntimeError(
+            f"{tag} cannot be built: the fake runtime has no images",
+            context={"folder": str(folder), "dockerfile": dockerfile},
+        )
 
 
 class BareLayers:

@@ -11,7 +11,7 @@ from atoll.engine import components, ids, reaper
 from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
-from atoll.engine.parts import Parts
+from atoll.engine.parts import Images, Parts
 from atoll.engine.record import Record
 from atoll.engine.sandbox import Sandbox, Shared
 from atoll.engine.store import Store
@@ -45,6 +45,11 @@ class Engine:
         )
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
         self._timers = Timers(self._shared, self.sandbox)
+
+    @property
+    def images(self) -> Images:
+        """The images of this host."""
+        return self._shared.lifecycle.parts.images
 
     async def recover(self) -> None:
         """Take over what an earlier engine left, remove what nobody owns, start the timers."""

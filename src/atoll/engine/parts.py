@@ -12,7 +12,9 @@ from typing import Protocol
 from atoll.engine.idranges import IdRanges
 from atoll.errors import RuntimeNotAvailableError
 from atoll.images.certificates import Trust
+from atoll.images.steps import Progress
 from atoll.runtime.base import Runtime
+from atoll.wire.sandbox import ImageInfo
 
 
 class ImageConfig(Protocol):
@@ -46,6 +48,11 @@ class Images(Protocol):
     async def hold(self, digest: str, holder: str, state_dir: Path) -> None: ...
     async def release(self, digest: str, holder: str) -> None: ...
     async def trust(self) -> Trust | None: ...
+    async def list(self) -> list[ImageInfo]: ...
+    async def build_base(self, progress: Progress) -> Image: ...
+    async def build(
+        self, folder: Path, dockerfile: str, *, tag: str, progress: Progress
+    ) -> Image: ...
 
 
 class Layers(Protocol):

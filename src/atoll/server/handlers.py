@@ -15,7 +15,7 @@ from atoll.engine import sessions
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
-from atoll.server import answer, exec, files
+from atoll.server import answer, builds, exec, files
 from atoll.wire import ops, process, sandbox
 from atoll.wire.base import Done, Empty
 from atoll.wire.frames import Kind
@@ -171,6 +171,18 @@ async def _set_env(engine: Engine, request: Request, wanted: process.EnvRequest)
     return Done()
 
 
+async def _build_image(engine: Engine, request: Request, wanted: None) -> Any:
+    return await builds.image(engine, request)
+
+
+async def _build_base(engine: Engine, request: Request, wanted: Empty) -> Any:
+    return builds.base(engine, request)
+
+
+async def _list_images(engine: Engine, request: Request, wanted: Empty) -> sandbox.ImageList:
+    return sandbox.ImageList(images=await engine.images.list())
+
+
 HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.VERSION: _version,
     ops.CONFIGURE_NAMESPACE: _configure,
@@ -213,8 +225,11 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.GET_SESSION: _get_session,
     ops.DELETE_SESSION: _delete_session,
     ops.SET_ENV: _set_env,
+    ops.BUILD_IMAGE: _build_image,
+    ops.BUILD_BASE: _build_base,
+    ops.LIST_IMAGES: _list_images,
 }
 
 BODILESS = frozenset({ops.EXEC, ops.ATTACH, ops.STDIN, ops.READ_FILE, ops.WRITE_FILE, ops.DOWNLOAD,
-                      ops.UPLOAD})  # fmt: skip
+                      ops.UPLOAD, ops.BUILD_IMAGE})  # fmt: skip
 """Operations whose handlers read query and body themselves, piece by piece."""

@@ -220,7 +220,11 @@ class BuildImage(Request, frozen=True, kw_only=True):
 
 
 BUILD_IMAGE = Op(
-    "build_image", "POST", "/v2/images/build", BuildImage, sandbox.ImageInfo,
+    "build_image", "POST", "/v2/images/build", BuildImage, sandbox.BuildDone,
+    kind=Kind.UPLOAD, scope=_ADMIN,
+)  # fmt: skip
+BUILD_BASE = Op(
+    "build_base", "POST", "/v2/images/base", Empty, sandbox.BuildDone,
     kind=Kind.STREAM, scope=_ADMIN,
 )  # fmt: skip
 LIST_IMAGES = Op("list_images", "GET", "/v2/images", Empty, sandbox.ImageList, scope=_READ)

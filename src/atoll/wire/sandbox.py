@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -114,6 +115,27 @@ class ImageInfo(Result, frozen=True, kw_only=True):
     digest: str
     size: int
     created_at: datetime
+
+
+class BuildProgress(Result, frozen=True, kw_only=True, tag="progress", tag_field="type"):
+    """A line of a build's output; empty ones show that it is alive."""
+
+    message: str
+
+
+class BuildDone(Result, frozen=True, kw_only=True, tag="result", tag_field="type"):
+    """The image is stored; the last event of a build that succeeds."""
+
+    image: ImageInfo
+
+
+class BuildFailed(Result, frozen=True, kw_only=True, tag="error", tag_field="type"):
+    """The build failed; `error` is the envelope. The last event of a build that fails."""
+
+    error: dict[str, Any]
+
+
+BuildEvent = BuildProgress | BuildDone | BuildFailed
 
 
 class ImageList(Result, frozen=True, kw_only=True):

@@ -62,7 +62,7 @@ async def serve(
     await apply(engine, project, say)
     with _listen(project.config.dev.ip, project.config.dev.port if port is None else port) as sock:
         host, bound = sock.getsockname()[:2]
-        worker = Worker(root, environment, engine.url, sock)
+        worker = Worker(root, environment, await engine.url(), sock)
         try:
             await worker.start()
             ready(Ready(url=f"http://{host}:{bound}", name=project.config.name))
@@ -140,7 +140,9 @@ async def _image(
     )
     tag = f"localhost/{name}:dev"
     say(f"building {tag} from {dockerfile}")
-    await engine.images.build(context, tag=tag, dockerfile=dockerfile, on_progress=say)
+    await engine.images.build(
+        context, tag=tag, dockerfile=str(dockerfile.relative_to(context)), on_progress=say
+    )
     return tag
 
 

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from atoll.sdk import _io, _arguments, _shared
+from atoll.sdk._sync.images import Images
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transport import Transport
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire import ops
 from atoll.wire.base import Duration, Empty
-from atoll.wire.sandbox import CustomInstance, SandboxPage, Version
+from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
 
 
 class Namespace:
@@ -22,6 +23,10 @@ class Namespace:
 
     def __repr__(self) -> str:
         return f"<Namespace {self.name} at {self.transport.endpoint.shown}>"
+
+    def configure(self, config: NamespaceConfig) -> None:
+        """Set the defaults of sandboxes in this namespace; they hold from their next start on."""
+        self.transport.call(ops.CONFIGURE_NAMESPACE, {"namespace": self.name}, config)
 
     def list(
         self,
@@ -53,6 +58,16 @@ class Environment:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+
+    @property
+    def images(self) -> Images:
+        """The engine's images."""
+        return Images(self.transport)
+
+    def url(self) -> str:
+        """Return an address for `connect`; a private engine is started for it."""
+        self.transport.open()
+        return self.transport.endpoint.shown
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace with this name."""

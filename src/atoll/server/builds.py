@@ -1,0 +1,131 @@
+"""Image builds over HTTP: the context comes as a tar archive, the answer is NDJSON.
+
+A caller never names a path of this host: the archive is unpacked into a scratch directory, and
+the builder takes a bounded copy of that. Lines of the answer are `BuildEvent`s: progress while it
+works, one result or error at the end.
+"""
+
+import asyncio
+import tarfile
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from starlette.requests import Request
+
+from atoll.engine.engine import Engine
+from atoll.engine.parts import Image
+from atoll.errors import FileTooLargeError, ImageNotFoundError, InvalidImageError, SandboxError
+from atoll.images.steps import Progress
+from atoll.server import answer, shapes
+from atoll.server.answer import Stream
+from atoll.settings import MB
+from atoll.wire import ops
+from atoll.wire.sandbox import BuildDone, BuildEvent, BuildFailed, BuildProgress, ImageInfo
+
+HEARTBEAT = 15.0
+"""Seconds of silence after which an empty progress line is sent."""
+
+Work = Callable[[Progress], Awaitable[Image]]
+
+
+async def image(engine: Engine, request: Request) -> Stream:
+    """Build the Dockerfile of the uploaded context."""
+    wanted: ops.BuildImage = answer.decode_query(request, ops.BuildImage)
+    scratch = tempfile.TemporaryDirectory(
+        dir=engine.settings.storage.state_dir, prefix="context-", ignore_cleanup_errors=True
+    )
+    try:
+        await _receive(engine, request, Path(scratch.name))
+    except BaseException:
+        await asyncio.to_thread(scratch.cleanup)
+        raise
+
+    async def work(progress: Progress) -> Image:
+        try:
+            return await engine.images.build(
+                Path(scratch.name), wanted.dockerfile, tag=wanted.tag, progress=progress
+            )
+        finally:
+            await asyncio.to_thread(scratch.cleanup)
+
+    return _told(engine, request, work)
+
+
+def base(engine: Engine, request: Request) -> Stream:
+    """Build the base image if it is not there."""
+    return _told(engine, request, engine.images.build_base)
+
+
+async def _receive(engine: Engine, request: Request, scratch: Path) -> None:
+    limit = engine.settings.images.max_image_mb * MB
+    with tempfile.TemporaryFile(dir=scratch.parent) as archive:
+        size = 0
+        async for chunk in answer.uploaded(request):
+            size += len(chunk)
+            if size > limit:
+                raise FileTooLargeError(
+                    f"the build context has more than {limit} bytes", context={"limit": limit}
+                )
+            await asyncio.to_thread(archive.write, chunk)
+        archive.seek(0)
+        await asyncio.to_thread(_unpack, archive, scratch)
+
+
+def _unpack(archive: IO[bytes], target: Path) -> None:
+    """Unpack with the standard library's filter for data: nothing is written outside *target*."""
+    try:
+        with tarfile.open(fileobj=archive) as members:
+            members.extractall(target, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise InvalidImageError(f"the build context cannot be unpacked: {error}") from error
+
+
+def _told(engine: Engine, request: Request, work: Work) -> Stream:
+    request_id: str = request.scope["request_id"]
+
+    async def run(stream: Stream) -> None:
+        lines: asyncio.Queue[str] = asyncio.Queue()
+        task = asyncio.ensure_future(work(lines.put_nowait))
+        await stream.start(200, shapes.NDJSON)
+        try:
+            async for line in _until_done(lines, task):
+                await stream.write(_encode(BuildProgress(message=line)))
+            info = await _info(engine, task.result().reference)
+            await stream.write(_encode(BuildDone(image=info)))
+        except SandboxError as error:
+            await stream.write(_encode(BuildFailed(error=shapes.envelope(error, request_id))))
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+        await stream.end()
+
+    return Stream(run)
+
+
+async def _until_done(lines: asyncio.Queue[str], task: asyncio.Future[Image]) -> AsyncIterator[str]:
+    """Yield lines until *task* is done and all are told; an empty one after each silence."""
+    while True:
+        line = asyncio.ensure_future(lines.get())
+        either: set[asyncio.Future[Any]] = {line, task}
+        await asyncio.wait(either, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+        if line.done():
+            yield line.result()
+        else:
+            line.cancel()
+            if task.done():
+                return
+            yield ""
+
+
+async def _info(engine: Engine, reference: str) -> ImageInfo:
+    for info in await engine.images.list():
+        if info.reference == reference:
+            return info
+    raise ImageNotFoundError(f"{reference} was removed just now", context={"image": reference})
+
+
+def _encode(event: BuildEvent) -> bytes:
+    return msgspec.json.encode(event, enc_hook=str) + b"\n"
