@@ -8,10 +8,11 @@ The decoder is fed by peers that may be hostile: it never buffers more than one 
 `MAX_FRAME` bytes and rejects a longer announcement before any of its payload arrives.
 """
 
+import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CONTENT_TYPE = "application/vnd.atoll.frames"
 
@@ -76,6 +77,11 @@ def encode(kind: int, payload: bytes = b"") -> bytes:
     if len(payload) > MAX_FRAME:
         raise FrameError(f"payload of {len(payload)} bytes is over the limit of {MAX_FRAME}")
     return _HEADER.pack(kind, len(payload)) + payload
+
+
+def encode_json(kind: int, body: Mapping[str, Any]) -> bytes:
+    """Return a frame whose payload is *body* as a JSON object."""
+    return encode(kind, json.dumps(body, separators=(",", ":")).encode())
 
 
 def encode_output(kind: int, seq: int, offset: int, data: bytes) -> bytes:

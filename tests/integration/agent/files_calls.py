@@ -1,9 +1,17 @@
 """Runs file operations as the router does: in a forked child that owns one end of a socket."""
 
+import fcntl
 import json
+import mmap
 import os
+import resource
+import shutil
 import socket
+import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from atoll import errors
@@ -11,6 +19,9 @@ from atoll.agent import files
 from atoll.wire.frames import Decoder, Frame, Kind, encode
 
 NOBODY = 65_534
+
+PRELOADED = (fcntl, mmap, resource, tarfile)
+"""What the agent imports when it needs it: an interpreter below /root is closed to other users."""
 
 
 class Answer(NamedTuple):
@@ -99,3 +110,14 @@ def write(path: object, *chunks: bytes, **fields: Any) -> Any:
 
 def read(path: object, **fields: Any) -> bytes:
     return call("read_file", path=str(path), **fields).data
+
+
+@contextmanager
+def shared_directory() -> Iterator[Path]:
+    """A directory every user may write to; pytest's own are closed to others."""
+    path = Path(tempfile.mkdtemp(prefix="agent-files-"))
+    path.chmod(0o777)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)

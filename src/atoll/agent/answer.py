@@ -1,0 +1,53 @@
+"""Frames the router itself sends on a connection: never blocking, then closed."""
+
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from atoll import errors
+from atoll.agent.loop import GONE, WRITE, Loop
+from atoll.wire import frames
+from atoll.wire.frames import Kind
+
+
+def reply(loop: Loop, sock: socket.socket, body: Mapping[str, Any]) -> None:
+    """Send the REPLY that ends an operation."""
+    Answer(loop, sock, [frames.encode_json(Kind.REPLY, body)])
+
+
+def fail(loop: Loop, sock: socket.socket, error: errors.SandboxError) -> None:
+    """Send the ERROR that ends an operation."""
+    Answer(loop, sock, [frames.encode_json(Kind.ERROR, error.to_wire())])
+
+
+class Answer:
+    """Sends *chunks* as the peer takes them, then closes the connection."""
+
+    def __init__(self, loop: Loop, sock: socket.socket, chunks: Iterable[bytes]) -> None:
+        self._loop, self._sock = loop, sock
+        self._chunks: Iterator[bytes] = iter(chunks)
+        self._rest = memoryview(b"")
+        sock.setblocking(False)
+        self._send()
+
+    def _send(self) -> None:
+        try:
+            while self._rest or self._next():
+                self._rest = self._rest[self._sock.send(self._rest) :]
+        except BlockingIOError:
+            self._loop.watch(self._sock.fileno(), WRITE | GONE, self._ready)
+            return
+        except OSError:
+            pass
+        self._loop.forget(self._sock.fileno())
+        self._sock.close()
+
+    def _ready(self, events: int) -> None:
+        self._send()
+
+    def _next(self) -> bool:
+        for chunk in self._chunks:
+            if chunk:
+                self._rest = memoryview(chunk)
+                return True
+        return False

@@ -1,0 +1,279 @@
+"""One command: started through its stub, fed, timed, ended, and reported when all is read.
+
+The order of events at the end is the promise of this file: the exit status comes from `wait`, and
+the outcome is told after every byte the command wrote.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from atoll import errors
+from atoll.agent import launch, terminal, tree, users
+from atoll.agent.config import Config
+from atoll.agent.ending import Ending
+from atoll.agent.feeder import Feeder
+from atoll.agent.forked import Stub
+from atoll.agent.loop import READ, Loop, Timer
+from atoll.agent.memory import OomCounter
+from atoll.agent.output import Output
+from atoll.agent.pump import DRAIN, Pump
+from atoll.wire.agent import TIMEOUT_GRACE
+from atoll.wire.frames import Kind
+
+
+class Command:
+    """Runs what a request asks for.
+
+    Args:
+        on_started: called with the pid once the program was executed.
+        on_outcome: called once, with the exit record or the reason why there is none.
+        on_childless: called when the last process of the tree is gone.
+        on_room: called when standard input takes more again.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        config: Config,
+        output: Output,
+        *,
+        on_started: Callable[[int], None],
+        on_outcome: Callable[[dict[str, Any] | errors.SandboxError], None],
+        on_childless: Callable[[], None],
+        on_room: Callable[[], None],
+    ) -> None:
+        self._loop, self._config, self._output = loop, config, output
+        self._on_started, self._on_outcome = on_started, on_outcome
+        self._on_childless, self._on_room = on_childless, on_room
+        self._pump = Pump(loop, output.take, self._settle)
+        self._ending = Ending(loop, self._on_stuck)
+        self._oom = OomCounter(config.memory_events)
+        self._stub = Stub(config)
+        self._header: dict[str, Any] = {}
+        self._feeder: Feeder | None = None
+        self._terminal: tuple[int, int] | None = None
+        self._plan: launch.Plan | None = None
+        self._timeout: Timer | None = None
+        self._began = self._took = 0.0
+        self._running = False
+        self._status: int | None = None
+        self._drained = False
+        self._settled = False
+        self._childless = False
+        loop.on_child(self._reap)
+
+    # From the request to the running program
+
+    def accept(self, header: dict[str, Any]) -> None:
+        """Take the request; standard input is taken from now on, also while it waits its turn."""
+        self._header = header
+        if self._childless:  # the kernel took the waiting stub
+            self._stub = Stub(self._config)
+            self._childless = False
+        try:
+            launch.check(header)
+            self._connect()
+        except errors.SandboxError as error:
+            self._settle_with(error)
+
+    def begin(self, context: launch.Context) -> None:
+        """Start the program."""
+        if self._settled:
+            return
+        try:
+            self._execute(context)
+        except errors.SandboxError as error:
+            self._settle_with(error)
+
+    def _connect(self) -> None:
+        stub = self._stub
+        if self._header.get("pty"):
+            size = int(self._header.get("cols") or 80), int(self._header.get("rows") or 24)
+            self._terminal = _open_terminal(*size)
+            stub.use_terminal(*self._terminal)
+        elif not self._header.get("stdin"):
+            stub.use_null()
+            return
+        self._feeder = Feeder(self._loop, stub.stdin, self._on_room)
+
+    def _execute(self, context: launch.Context) -> None:
+        user = users.read(self._header.get("user") or context.user)
+        plan = self._plan = launch.plan(self._header, context, user)
+        if self._terminal:
+            terminal.give(self._stub.theirs[0], user.uid, user.gid)
+        self._oom.mark()
+        self._loop.watch(self._stub.sock.fileno(), READ, lambda _: self._on_stub())
+        self._stub.run(plan.message(user, tty=self._terminal is not None), plan.fds, plan.targets)
+        plan.close()
+
+    def _on_stub(self) -> None:
+        sock = self._stub.sock
+        if sock.fileno() < 0 or not self._stub.progress():
+            return
+        self._loop.forget(sock.fileno())
+        sock.close()
+        if self._stub.report and self._plan:
+            self._settle_with(launch.failure(self._stub.report, self._plan.argv))
+        elif not self._stub.ready:
+            self._settle_with(
+                errors.CommandExecutionError("the command was killed before it started")
+            )
+        else:
+            self._started()
+
+    def _started(self) -> None:
+        self._running = True
+        self._began = time.monotonic()
+        self._on_started(self._stub.pid)
+        self._pump.add(self._stub.stdout, Kind.STDOUT)
+        if not self._terminal:
+            self._pump.add(self._stub.stderr, Kind.STDERR)
+        if (limit := self._header.get("timeout")) is not None:
+            self._timeout = self._loop.later(limit, lambda: self.end("timeout", TIMEOUT_GRACE))
+
+    # While it runs
+
+    @property
+    def idle(self) -> bool:
+        """Whether the outcome was told and nothing of the tree lives."""
+        return self._settled and (self._childless or not self._running)
+
+    def write(self, data: bytes) -> bool:
+        """Feed standard input; return whether the caller has to wait now."""
+        if self._feeder:
+            self._feeder.write(data)
+        return bool(self._feeder and self._feeder.full)
+
+    def close_stdin(self) -> None:
+        """End standard input (on a terminal: type its end-of-file character)."""
+        if self._feeder and self._terminal:
+            self._feeder.write(terminal.end_of_input(self._terminal[0]))
+        elif self._feeder:
+            self._feeder.end()
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether the request asked for a standard input that can be fed."""
+        return self._feeder is not None
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Tell the terminal its size; without one nothing happens."""
+        if self._terminal:
+            with suppress(OSError):
+                terminal.resize(self._terminal[0], cols, rows)
+
+    def signal(self, number: int, *, whole_tree: bool) -> None:
+        """Send a signal to the command, or to everything it started."""
+        if whole_tree:
+            tree.signal_all(os.getpid(), number)
+        elif self._running and self._status is None:
+            os.kill(self._stub.pid, number)
+
+    def pause(self, paused: bool) -> None:
+        """Stop or go on reading the output."""
+        self._pump.pause(paused)
+
+    def end(self, reason: str, grace: float) -> None:
+        """End the whole tree: TERM, *grace* seconds, KILL."""
+        if not self._running:
+            self._settle_with(
+                errors.OperationInterruptedError(f"ended before it started: {reason}")
+            )
+        elif not self._childless:
+            self._ending.begin(reason, grace)
+
+    # Its end
+
+    def _reap(self) -> None:
+        try:
+            while found := os.waitpid(-1, os.WNOHANG):
+                pid, status = found
+                if not pid:
+                    return
+                if pid == self._stub.pid:
+                    self._ended(status)
+        except ChildProcessError:
+            self._childless = True
+            self._ending.done()
+            self._settle()
+            self._on_childless()
+
+    def _ended(self, status: int) -> None:
+        if not self._header:
+            return
+        self._on_stub()  # it may have executed and ended before its socket was looked at
+        if not self._running:
+            self._settle_with(errors.CommandExecutionError("the command's process was killed"))
+            return
+        self._status = status
+        self._took = time.monotonic() - self._began
+        self._pump.mark_owed()
+        self._loop.later(DRAIN, self._on_drained)
+        if self._timeout:
+            self._timeout.cancel()
+        self._settle()
+
+    def _on_drained(self) -> None:
+        self._drained = True
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._settled or self._status is None:
+            return
+        if self._ending.reason and not self._childless:
+            return
+        if self._pump.ended or (self._drained and not self._pump.owed):
+            self._settle_with(self._record(self._status))
+
+    def _settle_with(self, outcome: dict[str, Any] | errors.SandboxError) -> None:
+        if self._settled:
+            return
+        self._settled = True
+        self._pump.divert(self._output.log if self._output.logged else None)
+        if self._feeder:
+            self._feeder.close()
+        self._on_outcome(outcome)
+
+    def _on_stuck(self) -> None:
+        if self._status is None:
+            self._settle_with(errors.ProcessError("the command could not be killed"))
+        else:
+            self._settle_with(self._record(self._status))
+
+    def _record(self, status: int) -> dict[str, Any]:
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        code = 128 + number if number else os.WEXITSTATUS(status)
+        return {
+            "exit_code": code,
+            "signal": signal_name(number) if number else None,
+            "timed_out": self._ending.reason == "timeout",
+            "cancelled": self._ending.reason not in {None, "timeout"},
+            "oom_killed": code == 128 + signal.SIGKILL and self._oom.grown,
+            "session_ended": False,
+            "state_saved": True,
+            "stdout_bytes": self._output.totals[Kind.STDOUT],
+            "stderr_bytes": self._output.totals[Kind.STDERR],
+            "truncated": self._output.truncated,
+            "duration": round(self._took, 6),
+        }
+
+
+def signal_name(number: int) -> str:
+    """Return "SIGKILL" for 9, and "SIG34" where the signal has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def _open_terminal(cols: int, rows: int) -> tuple[int, int]:
+    try:
+        return terminal.open_pair(cols, rows)
+    except OSError as error:
+        raise errors.CommandExecutionError(
+            f"no terminal could be opened: {error.strerror}"
+        ) from error

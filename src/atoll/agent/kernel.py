@@ -1,0 +1,98 @@
+"""System calls the standard library lacks, by ctypes. The only file of the agent that uses it."""
+
+import ctypes
+import os
+from typing import Final
+
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_DUMPABLE: Final = 4
+PR_SET_SECCOMP: Final = 22
+PR_CAPBSET_READ: Final = 23
+PR_CAPBSET_DROP: Final = 24
+PR_SET_CHILD_SUBREAPER: Final = 36
+PR_SET_NO_NEW_PRIVS: Final = 38
+PR_CAP_AMBIENT: Final = 47
+PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
+_SECCOMP_MODE_FILTER: Final = 2
+_CAPABILITY_VERSION_3: Final = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Program(ctypes.Structure):
+    """struct sock_fprog."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+class _CapHeader(ctypes.Structure):
+    """struct __user_cap_header_struct."""
+
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+_CapData = ctypes.c_uint32 * 6
+"""Two struct __user_cap_data_struct: effective, permitted, inheritable; low words first."""
+
+
+def prctl(option: int, argument: int = 0, second: int = 0) -> int:
+    """Call prctl(2); raise OSError when it fails."""
+    result: int = _libc.prctl(
+        option, ctypes.c_ulong(argument), ctypes.c_ulong(second), ctypes.c_ulong(), ctypes.c_ulong()
+    )
+    return _checked(result)
+
+
+def install_filter(program: bytes) -> None:
+    """Install a seccomp program (array of struct sock_filter) for this process and its children."""
+    fprog = _Program(len(program) // 8, program)
+    _checked(
+        _libc.prctl(
+            PR_SET_SECCOMP,
+            ctypes.c_ulong(_SECCOMP_MODE_FILTER),
+            ctypes.byref(fprog),
+            ctypes.c_ulong(),
+            ctypes.c_ulong(),
+        )
+    )
+
+
+def get_permitted() -> int:
+    """Return the permitted capabilities of this process as a bit set."""
+    header, data = _CapHeader(_CAPABILITY_VERSION_3, 0), _CapData()
+    _checked(_libc.capget(ctypes.byref(header), ctypes.byref(data)))
+    return int(data[1]) | int(data[4]) << 32
+
+
+def set_capabilities(kept: int) -> None:
+    """Make *kept* the effective and permitted set, and the inheritable set empty."""
+    low, high = kept & 0xFFFF_FFFF, kept >> 32
+    header, data = _CapHeader(_CAPABILITY_VERSION_3, 0), _CapData(low, low, 0, high, high, 0)
+    _checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)))
+
+
+def syncfs(fd: int) -> None:
+    """Write back all of the file system that *fd* is on."""
+    _checked(_libc.syncfs(fd))
+
+
+def inotify_init() -> int:
+    """Return the descriptor of a new inotify queue, which does not block."""
+    return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def inotify_add_watch(queue: int, path: bytes, mask: int) -> int:
+    """Return the watch descriptor of *path*; raise OSError when it cannot be watched."""
+    return _checked(_libc.inotify_add_watch(queue, path, ctypes.c_uint32(mask)))
+
+
+def inotify_rm_watch(queue: int, watch: int) -> None:
+    """End a watch; one that has ended already is no error."""
+    _libc.inotify_rm_watch(queue, watch)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result

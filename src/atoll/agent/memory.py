@@ -1,0 +1,36 @@
+"""Whether the kernel killed something for lack of memory while a command ran."""
+
+import os
+from contextlib import suppress
+
+
+def oom_kills(events: bytes) -> int:
+    """Return the `oom_kill` counter in memory.events (v2) or memory.oom_control (v1)."""
+    for line in events.split(b"\n"):
+        name, _, value = line.partition(b" ")
+        if name == b"oom_kill" and value.strip().isdigit():
+            return int(value)
+    return 0
+
+
+class OomCounter:
+    """Compares the counter of the commands' cgroup with what it was at the start."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+        self._before = 0
+
+    def mark(self) -> None:
+        """Note the count: the command starts."""
+        self._before = self._read()
+
+    @property
+    def grown(self) -> bool:
+        """Whether something was killed since `mark`."""
+        return self._read() > self._before
+
+    def _read(self) -> int:
+        if self._fd is not None:
+            with suppress(OSError):
+                return oom_kills(os.pread(self._fd, 4096, 0))
+        return 0

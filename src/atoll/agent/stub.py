@@ -1,0 +1,125 @@
+"""The process between fork and exec: it becomes the command.
+
+A stub is forked ahead, has moved into the commands' cgroup (6 to 13 ms when it is the first move
+for a while) and waits for one message: what to run. It then takes the user's ids, drops
+capabilities, installs the filter and executes. Whatever fails before is told to the supervisor as
+a stage and an errno; nothing runs half confined.
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+import termios
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+from atoll.agent import channel, confine, kernel
+from atoll.agent.config import Config
+from atoll.agent.descriptors import keep_only
+
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_HIGH: Final = 512
+"""Received descriptors are parked from here on, out of the way of the numbers they shall get."""
+
+
+class _Failed(Exception):
+    def __init__(self, stage: str, number: int, path: str = "") -> None:
+        super().__init__(stage)
+        self.report = {"failed": stage, "errno": number, "path": path}
+
+
+def become_command(sock: socket.socket, config: Config) -> NoReturn:
+    """Wait for the plan on *sock* and execute it; exits without a trace when *sock* ends."""
+    try:
+        _prepare(config)
+        if message := channel.receive(sock):
+            _execute(sock, message, config)
+    except _Failed as failure:
+        channel.send(sock, failure.report)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(127)
+
+
+def _prepare(config: Config) -> None:
+    """Do everything that does not depend on the command."""
+    for file in config.procs:
+        os.write(file, b"0")
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    os.umask(confine.UMASK)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+        file.write(b"%d" % confine.OOM_SCORE_ADJ)
+    if config.confine:
+        for number in confine.dropped(kernel.get_permitted()):
+            with suppress(OSError):  # a number above the kernel's last one
+                kernel.prctl(kernel.PR_CAPBSET_DROP, number)
+
+
+def _execute(sock: socket.socket, message: channel.Message, config: Config) -> NoReturn:
+    plan = message.body
+    status = _place(sock, plan["targets"], message.fds)
+    if plan["tty"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    _take_ids(plan, config)
+    try:
+        os.chdir(plan["cwd"])
+    except OSError as error:
+        raise _Failed("cwd", error.errno or 0, plan["cwd"]) from error
+    if config.confine:
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+        kernel.install_filter(confine.seccomp_program(confine.ARCHITECTURES[os.uname().machine]))
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    channel.send(status, {"ready": True})
+    _search(plan["argv"], plan["env"], plan["path"])
+
+
+def _place(sock: socket.socket, targets: Sequence[int], received: Sequence[int]) -> socket.socket:
+    """Give every received descriptor its number, keep *sock* above them, close all others."""
+    top = max(_HIGH, *targets) + 1
+    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, top) for fd in received]
+    status = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, top)
+    for fd, target in zip(parked, targets, strict=True):
+        os.dup2(fd, target)
+    keep_only({0, 1, 2, status, *targets})
+    sock.detach()
+    return socket.socket(fileno=status)
+
+
+def _take_ids(plan: dict[str, Any], config: Config) -> None:
+    try:
+        if os.getuid() == 0:
+            os.setgroups(plan["groups"])
+            os.setresgid(plan["gid"], plan["gid"], plan["gid"])
+            os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+        if config.confine:
+            kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
+            kernel.set_capabilities(confine.command_capabilities(kernel.get_permitted()))
+    except OSError as error:
+        raise _Failed("user", error.errno or 0) from error
+
+
+def _search(argv: Sequence[str], env: dict[str, str], path: str) -> NoReturn:
+    """Execute argv[0], looked for in *path* unless it has a slash."""
+    name = argv[0]
+    places = [name] if "/" in name else [f"{part or '.'}/{name}" for part in path.split(":")]
+    worst = errno.ENOENT
+    for place in places:
+        try:
+            os.execve(place, argv, env)
+        except OSError as error:
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
+                raise _Failed("exec", error.errno or 0, place) from error
+            if error.errno == errno.EACCES:
+                worst = errno.EACCES
+    raise _Failed("exec", worst, name)

@@ -1,0 +1,203 @@
+"""The process that owns one command and its connections.
+
+Forked ahead by the router together with its stub, so that a command waits for neither. It is a
+subreaper: whatever the command leaves behind stays below it, and it stays as long as that lives.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any, Final, NoReturn
+
+from atoll import errors
+from atoll.agent import channel, kernel
+from atoll.agent.audience import Audience
+from atoll.agent.command import Command
+from atoll.agent.config import Config
+from atoll.agent.descriptors import keep_only, spill
+from atoll.agent.journal import Journal
+from atoll.agent.launch import Context
+from atoll.agent.loop import READ, Loop, Timer
+from atoll.agent.output import Output
+from atoll.agent.viewer import Viewer
+from atoll.wire import frames
+from atoll.wire.agent import ORPHAN_GRACE, TIMEOUT_GRACE
+from atoll.wire.frames import Frame, Kind
+
+INLINE_TAIL: Final = 2 << 10
+"""Bytes of kept output that are handed to the router in the message itself."""
+
+
+def supervise(sock: socket.socket, config: Config) -> NoReturn:
+    """Be a supervisor from fork to exit; *sock* leads to the router."""
+    code = 1
+    try:
+        events = () if config.memory_events is None else (config.memory_events,)
+        keep_only({0, 1, 2, sock.fileno(), *config.procs, *events})
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        Supervisor(sock, config).loop.run()
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+class Supervisor:
+    """Passes on: messages of the router and frames of callers in, events out."""
+
+    def __init__(self, sock: socket.socket, config: Config) -> None:
+        self.loop = Loop()
+        self._sock = sock
+        self._journal = Journal()
+        self._audience = Audience(
+            self.loop, self._journal, on_frame=self._on_frame, on_change=self._on_audience
+        )
+        self._output = Output(self._emit, self._gap)
+        self._command = Command(
+            self.loop,
+            config,
+            self._output,
+            on_started=self._on_started,
+            on_outcome=self._on_outcome,
+            on_childless=self._leave_if_done,
+            on_room=lambda: self._audience.pause(False),
+        )
+        self._header: dict[str, Any] = {}
+        self._orphaned: Timer | None = None
+        self._last = b""
+        self.loop.watch(sock.fileno(), READ, self._on_message)
+
+    # The router
+
+    def _on_message(self, _: int) -> None:
+        message = channel.receive(self._sock)
+        if message is None:
+            self._on_router_gone()
+            return
+        handlers = {
+            "run": self._on_run,
+            "go": self._on_go,
+            "attach": self._on_attach,
+            "control": self._on_control,
+            "end": self._on_end,
+        }
+        handlers[message.body["do"]](message)
+
+    def _on_run(self, message: channel.Message) -> None:
+        self._header = message.body["header"]
+        self._audience.patient = not self._header.get("detach")
+        self._output.limit = self._header.get("output_limit")
+        self._output.log_to(message.fds[1:])
+        self._audience.add(socket.socket(fileno=message.fds[0]), None)
+        self._command.accept(self._header)
+        if message.body["context"]:
+            self._command.begin(Context.of(message.body["context"]))
+
+    def _on_go(self, message: channel.Message) -> None:
+        self._command.begin(Context.of(message.body["context"]))
+
+    def _on_attach(self, message: channel.Message) -> None:
+        if self._orphaned:
+            self._orphaned.cancel()
+        viewer = self._audience.add(
+            socket.socket(fileno=message.fds[0]), int(message.body["from_offset"])
+        )
+        if self._last:
+            viewer.send(self._last)
+            viewer.finish()
+
+    def _on_control(self, message: channel.Message) -> None:
+        self._audience.listen(socket.socket(fileno=message.fds[0]))
+
+    def _on_end(self, message: channel.Message) -> None:
+        self._command.end(message.body["reason"], message.body["grace"])
+
+    def _on_router_gone(self) -> None:
+        """The sandbox ends: on a bare host there is no pid namespace that would end the tree."""
+        self.loop.forget(self._sock.fileno())
+        self._command.end("shutdown", 0)
+        self._leave_if_done()
+
+    # The callers
+
+    def _on_frame(self, viewer: Viewer, frame: Frame) -> None:
+        command = self._command
+        try:
+            if frame.kind == Kind.CANCEL:
+                command.end("cancel", TIMEOUT_GRACE)
+            elif frame.kind == Kind.STDIN:
+                viewer.pause(command.write(frame.payload))
+            elif frame.kind == Kind.STDIN_CLOSE:
+                command.close_stdin()
+            elif frame.kind == Kind.RESIZE:
+                size = json.loads(frame.payload)
+                command.resize(int(size["cols"]), int(size["rows"]))
+            elif frame.kind == Kind.SIGNAL:
+                wanted = json.loads(frame.payload)
+                number = signal.Signals[wanted.get("signal", "SIGTERM")]
+                command.signal(number, whole_tree=bool(wanted.get("tree")))
+            elif frame.kind == Kind.END:
+                viewer.send(frames.encode_json(Kind.REPLY, {}))
+                viewer.finish()
+        except (ValueError, KeyError, TypeError) as error:
+            wrong = errors.ValidationFailedError(f"malformed frame {frame.kind}: {error}")
+            viewer.send(frames.encode_json(Kind.ERROR, wrong.to_wire()))
+            viewer.finish()
+
+    def _on_audience(self) -> None:
+        if self._last:
+            self._leave_if_done()
+            return
+        self._command.pause(self._audience.full)
+        if not self._audience.empty or self._header.get("detach"):
+            return
+        if self._header.get("cancel_on_drop"):
+            self._command.end("cancel", TIMEOUT_GRACE)
+        elif not self._orphaned:
+            self._orphaned = self.loop.later(
+                ORPHAN_GRACE, lambda: self._command.end("cancel", TIMEOUT_GRACE)
+            )
+
+    # The command
+
+    def _on_started(self, pid: int) -> None:
+        self._report({"report": "started", "pid": pid})
+        self._audience.tell(self._journal.started(pid))
+
+    def _emit(self, kind: int, data: bytes) -> None:
+        self._audience.tell(self._journal.output(kind, data))
+        if self._audience.full:
+            self._command.pause(True)
+
+    def _gap(self, start: int, end: int, reason: str) -> None:
+        self._audience.tell(self._journal.gap(start, end, reason))
+
+    def _on_outcome(self, outcome: dict[str, Any] | errors.SandboxError) -> None:
+        """Tell the router before the callers: who reads EXITED may ask for the next thing at once."""
+        if isinstance(outcome, errors.SandboxError):
+            self._last = frames.encode_json(Kind.ERROR, outcome.to_wire())
+        else:
+            self._last = self._journal.exited(outcome)
+        tail = b"".join(self._journal.kept())
+        body = {"report": "ended", "last": self._last.decode("latin-1")}
+        if len(tail) <= INLINE_TAIL:
+            self._report({**body, "tail": tail.decode("latin-1")})
+        else:
+            file = spill(tail)
+            self._report(body, file)
+            os.close(file)
+        self._audience.finish(self._last)
+        self._leave_if_done()
+
+    def _report(self, body: dict[str, Any], *fds: int) -> None:
+        try:
+            channel.send(self._sock, body, fds)
+        except OSError:
+            self._on_router_gone()
+
+    def _leave_if_done(self) -> None:
+        if self._command.idle and self._audience.empty:
+            self.loop.stopped = True

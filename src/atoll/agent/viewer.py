@@ -1,0 +1,146 @@
+"""One connection of an operation: frames in, frames out, never blocking."""
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from atoll.agent.journal import FRAME_CHARGE
+from atoll.agent.loop import GONE, READ, WRITE, Loop
+from atoll.wire import frames
+from atoll.wire.frames import Frame
+
+BACKLOG: Final = 1 << 20
+"""Unsent bytes (with a charge per frame) after which a connection counts as full. Less than the
+replay window, so that what a caller has not read when its connection breaks is still kept."""
+
+_READ_SIZE: Final = 1 << 16
+_BATCH: Final = 64
+"""Frames handed to one sendmsg: below IOV_MAX, enough for 4 MiB of full pipes."""
+
+
+class Viewer:
+    """Sends queued frames as the peer takes them and hands received ones to `on_frame`.
+
+    Args:
+        on_frame: called with every received frame.
+        on_gone: called once when the peer is gone or sent nonsense.
+        on_room: called when a full connection has room again, or has sent all before closing.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        *,
+        on_frame: Callable[["Viewer", Frame], None],
+        on_gone: Callable[["Viewer"], None],
+        on_room: Callable[["Viewer"], None],
+    ) -> None:
+        sock.setblocking(False)
+        self._loop, self._sock = loop, sock
+        self._fd = sock.fileno()
+        self._on_frame, self._on_gone, self._on_room = on_frame, on_gone, on_room
+        self._queue: deque[bytes | memoryview] = deque()
+        self._decoder = frames.Decoder()
+        self._reading = True
+        self._closing = False
+        self.backlog = 0
+        self.lost = 0
+        self.closed = False
+        self._watch()
+
+    @property
+    def full(self) -> bool:
+        """Whether its peer reads more slowly than the command writes."""
+        return self.backlog >= BACKLOG
+
+    def send(self, frame: bytes) -> None:
+        """Queue *frame* and send what the peer takes now."""
+        if self.closed:
+            return
+        self._queue.append(frame)
+        self.backlog += len(frame) + FRAME_CHARGE
+        if len(self._queue) == 1:
+            self._flush()
+
+    def finish(self) -> None:
+        """Close once everything is sent."""
+        self._closing = True
+        if not self._queue:
+            self.close()
+
+    def pause(self, paused: bool) -> None:
+        """Stop or go on reading from the peer (its end is noticed anyway)."""
+        self._reading = not paused
+        if not self.closed:
+            self._watch()
+
+    def close(self) -> None:
+        """Close at once, whatever is unsent."""
+        if not self.closed:
+            self.closed = True
+            self._queue.clear()
+            self.lost, self.backlog = self.backlog, 0
+            self._loop.forget(self._fd)
+            self._sock.close()
+
+    def _watch(self) -> None:
+        mask = GONE | (READ if self._reading else 0) | (WRITE if self._queue else 0)
+        self._loop.watch(self._fd, mask, self._ready)
+
+    def _ready(self, events: int) -> None:
+        if events & WRITE:
+            self._flush()
+        if not self.closed and events & (READ | GONE):
+            self._receive(everything=bool(events & GONE))
+
+    def _flush(self) -> None:
+        was_full = self.full
+        try:
+            while self._queue:
+                batch = [self._queue[i] for i in range(min(_BATCH, len(self._queue)))]
+                self._drop_sent(self._sock.sendmsg(batch))
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._lost()
+            return
+        if self._closing and not self._queue:
+            self.close()
+        else:
+            self._watch()
+        if self.closed or (was_full and not self.full):
+            self._on_room(self)
+
+    def _drop_sent(self, count: int) -> None:
+        self.backlog -= count
+        while count:
+            first = self._queue[0]
+            if count < len(first):
+                self._queue[0] = memoryview(first)[count:]
+                return
+            count -= len(first)
+            self._queue.popleft()
+            self.backlog -= FRAME_CHARGE
+
+    def _receive(self, *, everything: bool) -> None:
+        try:
+            while data := self._sock.recv(_READ_SIZE):
+                for frame in self._decoder.feed(data):
+                    self._on_frame(self, frame)
+                    if self.closed:
+                        return
+                if not everything:
+                    return
+        except BlockingIOError:
+            if not everything:
+                return
+        except (OSError, frames.FrameError):
+            pass
+        self._lost()
+
+    def _lost(self) -> None:
+        if not self.closed:
+            self.close()
+            self._on_gone(self)

@@ -1,0 +1,103 @@
+"""The router's side of its supervisors: forked ahead, handed a command, heard until they leave."""
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from atoll.agent import channel
+from atoll.agent.channel import Message
+from atoll.agent.config import Config
+from atoll.agent.loop import READ, Loop
+from atoll.agent.operations import Operation
+from atoll.agent.supervisor import supervise
+
+
+class Worker:
+    """One supervisor."""
+
+    def __init__(self, pid: int, sock: socket.socket) -> None:
+        self.pid, self._sock = pid, sock
+        self.operation: Operation | None = None
+
+    def tell(self, body: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send a message without waiting.
+
+        Raises:
+            OSError: it has gone, or has not read for a long time.
+        """
+        with suppress(ProcessLookupError):  # root inside may have stopped it
+            os.kill(self.pid, signal.SIGCONT)
+        channel.send(self._sock, body, fds)
+
+
+class Workers:
+    """All supervisors; one of them waits for the next command.
+
+    Args:
+        on_report: called with every message of a supervisor that has a command.
+        on_left: called when such a supervisor has gone.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        config: Config,
+        *,
+        on_report: Callable[[Worker, Message], None],
+        on_left: Callable[[Worker], None],
+    ) -> None:
+        self._loop, self._config = loop, config
+        self._on_report, self._on_left = on_report, on_left
+        self._all: dict[int, Worker] = {}
+        self._ready: Worker | None = None
+
+    def __len__(self) -> int:
+        return len(self._all) - (self._ready is not None)
+
+    def prepare(self) -> None:
+        """Have a supervisor and its stub ready for the next command."""
+        if self._ready is None:
+            self._ready = self._fork()
+
+    def take(self, operation: Operation) -> Worker:
+        """Return the supervisor that is ready (or a new one) for *operation*."""
+        worker = self._ready or self._fork()
+        self._ready = None
+        worker.operation, operation.supervisor = operation, worker
+        self._loop.later(0, self.prepare)
+        return worker
+
+    def _fork(self) -> Worker:
+        ours, theirs = channel.pair()
+        pid = os.fork()
+        if not pid:
+            supervise(theirs, self._config)
+        theirs.close()
+        ours.setblocking(False)
+        worker = self._all[pid] = Worker(pid, ours)
+        self._loop.watch(ours.fileno(), READ, lambda _: self._hear(worker, ours))
+        return worker
+
+    def _hear(self, worker: Worker, sock: socket.socket) -> None:
+        try:
+            message = channel.receive(sock)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):
+            message = None
+        if message is None:
+            self._leave(worker, sock)
+        elif worker.operation:
+            self._on_report(worker, message)
+
+    def _leave(self, worker: Worker, sock: socket.socket) -> None:
+        self._loop.forget(sock.fileno())
+        sock.close()
+        del self._all[worker.pid]
+        if worker is self._ready:
+            self._ready = None
+        if worker.operation:
+            self._on_left(worker)
