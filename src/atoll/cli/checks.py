@@ -1,0 +1,180 @@
+"""What `atoll doctor` concludes from what it found. Pure.
+
+A check that fails says what to do; one that is only worth knowing is a warning. What is in force is
+told, not what might be.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from atoll.wire.base import Result
+
+KERNEL = (5, 19)
+"""First kernel whose overlay takes idmapped layers."""
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+class Check(Result, frozen=True, kw_only=True):
+    """One check: what it is about, how it ended, what was seen, what to do."""
+
+    name: str
+    verdict: Verdict
+    seen: str
+    advice: str | None = None
+
+
+class Report(Result, frozen=True, kw_only=True):
+    """All checks. `isolation` is the level that sandboxes really get here, None: they cannot run."""
+
+    isolation: str | None
+    runtime: str | None
+    checks: list[Check] = msgspec.field(default_factory=list)
+
+
+class Tool(NamedTuple):
+    """A program of the host: which Debian package has it, what for, and whether all need it."""
+
+    package: str
+    purpose: str
+    needed: bool = True
+
+
+TOOLS: Mapping[str, Tool] = {
+    "nft": Tool("nftables", "the packet filter of sandboxes"),
+    "mkfs.btrfs": Tool("btrfs-progs", "the layer store", needed=False),
+    "mkfs.ext4": Tool("e2fsprogs", "layers where the kernel has no btrfs", needed=False),
+    "mmdebstrap": Tool("mmdebstrap", "building the base image", needed=False),
+    "buildah": Tool("buildah", "building Dockerfiles", needed=False),
+    "skopeo": Tool("skopeo", "pulling images", needed=False),
+}
+
+
+def tool(name: str, path: str | None) -> Check:
+    """Judge whether a program is installed."""
+    known = TOOLS[name]
+    if path:
+        return Check(name=name, verdict=Verdict.OK, seen=path)
+    verdict = Verdict.FAILED if known.needed else Verdict.WARNING
+    return Check(
+        name=name,
+        verdict=verdict,
+        seen=f"not installed; it is for {known.purpose}",
+        advice=f"apt-get install {known.package}",
+    )
+
+
+def root(uid: int) -> Check:
+    """Judge the user."""
+    if uid == 0:
+        return Check(name="root", verdict=Verdict.OK, seen="running as root")
+    return Check(
+        name="root",
+        verdict=Verdict.FAILED,
+        seen=f"running as uid {uid}; level container needs root",
+        advice="run the engine (and this check) as root; clients need not be root",
+    )
+
+
+def kernel(release: str) -> Check:
+    """Judge the kernel."""
+    numbers = tuple(
+        int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2] if part.isdigit()
+    )
+    if numbers >= KERNEL:
+        return Check(name="kernel", verdict=Verdict.OK, seen=release)
+    return Check(
+        name="kernel",
+        verdict=Verdict.FAILED,
+        seen=f"{release}; overlay on idmapped layers came with {KERNEL[0]}.{KERNEL[1]}",
+        advice="use a newer kernel (Debian 12 has 6.1)",
+    )
+
+
+def user_namespaces(limit: int | None) -> Check:
+    """Judge the host's limit of user namespaces, None where the kernel has none."""
+    if limit:
+        return Check(name="user namespaces", verdict=Verdict.OK, seen=f"up to {limit}")
+    return Check(
+        name="user namespaces",
+        verdict=Verdict.FAILED,
+        seen="the kernel has none" if limit is None else "switched off",
+        advice="sysctl -w user.max_user_namespaces=10000",
+    )
+
+
+def cgroups(mode: str, controllers: Sequence[str]) -> Check:
+    """Judge the cgroup hierarchies by the controllers found in any of them."""
+    missing = sorted({"cpu", "memory", "pids", "freezer"} - set(controllers))
+    if mode == "v2":
+        missing = [name for name in missing if name != "freezer"]  # part of every group there
+    if not missing:
+        return Check(name="cgroups", verdict=Verdict.OK, seen=mode)
+    return Check(
+        name="cgroups",
+        verdict=Verdict.FAILED,
+        seen=f"{mode}, without {', '.join(missing)}: limits could not be enforced",
+        advice="enable these controllers on the kernel's command line",
+    )
+
+
+def runtime(name: str | None, reason: str) -> Check:
+    """Judge the choice of the OCI runtime; *reason* is why it was chosen, or why there is none."""
+    if name:
+        return Check(name="OCI runtime", verdict=Verdict.OK, seen=f"{name}: {reason}")
+    return Check(
+        name="OCI runtime",
+        verdict=Verdict.FAILED,
+        seen=reason,
+        advice="apt-get install runc (or crun where cgroups are v2 only)",
+    )
+
+
+def storage(kind: str | None, problem: str | None) -> Check:
+    """Judge the trial of a layer with an idmapped overlay root on it."""
+    if problem:
+        return Check(
+            name="layers",
+            verdict=Verdict.FAILED,
+            seen=f"an idmapped overlay root could not be mounted: {problem}",
+            advice="the engine must be able to mount: not inside an unprivileged container",
+        )
+    if kind == "btrfs":
+        return Check(name="layers", verdict=Verdict.OK, seen="btrfs, idmapped overlay (tried)")
+    return Check(
+        name="layers",
+        verdict=Verdict.WARNING,
+        seen=f"{kind}, idmapped overlay (tried); snapshots copy, forks are slow",
+        advice="use a kernel with btrfs, or a state directory on btrfs",
+    )
+
+
+def packet_filter(problem: str | None) -> Check:
+    """Judge whether the kernel's packet filter can be read."""
+    if problem is None:
+        return Check(name="packet filter", verdict=Verdict.OK, seen="nftables answers")
+    return Check(
+        name="packet filter",
+        verdict=Verdict.FAILED,
+        seen=f"nftables does not answer: {problem}",
+        advice="load nf_tables; the engine needs CAP_NET_ADMIN",
+    )
+
+
+def report(checks: Sequence[Check], runtime_name: str | None) -> Report:
+    """Return all checks with the level of isolation that they leave."""
+    usable = not any(check.verdict is Verdict.FAILED for check in checks)
+    return Report(
+        isolation="container" if usable else None,
+        runtime=runtime_name if usable else None,
+        checks=list(checks),
+    )

@@ -1,0 +1,90 @@
+"""``atoll cp``: files and folders between this host and a sandbox."""
+
+from pathlib import Path
+from typing import Annotated, NamedTuple, Self
+
+import typer
+
+from atoll.cli import connection
+from atoll.cli.options import AsJson, Namespace, Url, print_json
+
+
+class Place(NamedTuple):
+    """A path, in a sandbox or (no id) here."""
+
+    id: str | None
+    path: str
+
+
+def parse(text: str) -> Place:
+    """Return what ``ID:PATH`` or a path means; one of ours with a colon is written ``./a:b``."""
+    id, colon, path = text.partition(":")
+    if colon and id and "/" not in id:
+        return Place(id, path or ".")
+    return Place(None, text)
+
+
+def cp(
+    source: Annotated[str, typer.Argument(help="A path here, or ID:PATH.")],
+    target: Annotated[str, typer.Argument(help="A path here, or ID:PATH.")],
+    *,
+    namespace: Namespace = "Sandbox",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a file or a folder into a sandbox or out of it, streamed, of any size."""
+    start, end = parse(source), parse(target)
+    if (start.id is None) == (end.id is None):
+        raise typer.BadParameter("one of the two must be in a sandbox, like my-sandbox:/workspace")
+    connection.run(_copy(start, end, namespace, url, as_json))
+
+
+async def _copy(start: Place, end: Place, namespace: str, url: str | None, as_json: bool) -> None:
+    import atoll
+
+    with _Progress(as_json) as progress:
+        async with connection.environment(url) as engine:
+            id = start.id or end.id or ""
+            sandbox = atoll.get_sandbox(engine.namespace(namespace), id)
+            if end.id:
+                await sandbox.upload(start.path, end.path, progress=progress)
+            else:
+                await sandbox.download(start.path, _into(end.path, start.path), progress=progress)
+    if as_json:
+        print_json({"source": start.path, "target": end.path, "bytes": progress.count})
+
+
+def _into(target: str, source: str) -> Path:
+    """Return where a download goes: into a folder that exists, under the source's name."""
+    path = Path(target)
+    return path / Path(source).name if path.is_dir() else path
+
+
+class _Progress:
+    """A line on the terminal that counts bytes."""
+
+    def __init__(self, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import DownloadColumn, Progress, SpinnerColumn, TransferSpeedColumn
+
+        self.count = 0
+        console = Console(stderr=True)
+        self._bar = Progress(
+            SpinnerColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, count: int) -> None:
+        self.count = count
+        self._bar.update(self._task, completed=count)

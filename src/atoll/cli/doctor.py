@@ -1,0 +1,113 @@
+"""``atoll doctor``: what this host allows, what to install, which isolation is in force."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atoll.cli import checks
+from atoll.cli.checks import Check, Report, Verdict
+from atoll.cli.options import AsJson, print_json
+from atoll.errors import SandboxError
+from atoll.settings import Settings, StorageSettings
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MARKS = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAILED: "FAIL"}
+
+
+def doctor(
+    *,
+    config: Annotated[Path | None, typer.Option(help="An atoll.toml.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check this host; exit with 1 when sandboxes cannot run here."""
+    from atoll.load_settings import load
+
+    report = asyncio.run(examine(load(file=config).settings))
+    if as_json:
+        print_json(report)
+    else:
+        for check in report.checks:
+            print(f"{_MARKS[check.verdict]}  {check.name:<16} {check.seen}")
+            if check.advice:
+                print(f"{'':<23}→ {check.advice}")
+        level = report.isolation or "none: sandboxes cannot run here"
+        print(f"\nisolation level in force: {level}")
+    raise typer.Exit(report.isolation is None)
+
+
+async def examine(settings: Settings) -> Report:
+    """Look at the host and return what was found."""
+    uid = os.geteuid()
+    runtime_name, runtime_check, cgroup_check = await _runtime(settings.runtime.oci)
+    found = [
+        checks.root(uid),
+        checks.kernel(os.uname().release),
+        checks.user_namespaces(_user_namespaces()),
+        cgroup_check,
+        runtime_check,
+        *(checks.tool(name, shutil.which(name, path=_PATH)) for name in checks.TOOLS),
+    ]
+    if uid == 0:
+        found += [await _storage(settings.storage), await _packet_filter()]
+    return checks.report(found, runtime_name)
+
+
+def _user_namespaces() -> int | None:
+    with suppress(OSError, ValueError):
+        return int(Path("/proc/sys/user/max_user_namespaces").read_text("ascii"))
+    return None
+
+
+async def _runtime(wanted: str) -> tuple[str | None, Check, Check]:
+    from atoll.runtime.oci import cgroup, cli
+
+    hierarchies = cgroup.mounted()
+    judged = checks.cgroups(hierarchies.mode, [*hierarchies.v1, *hierarchies.v2_controllers])
+    try:
+        choice = cli.choose(await cli.probe(), wanted, hierarchies.mode)
+    except SandboxError as error:
+        return None, checks.runtime(None, error.message), judged
+    return choice.name, checks.runtime(choice.name, choice.reason), judged
+
+
+async def _storage(settings: StorageSettings) -> Check:
+    """Mount a root in a store of its own, beside the real one, and remove both."""
+    from atoll.storage.layers import LayerStore
+    from atoll.storage.rootfs import RootfsStore
+
+    parent = next(path for path in settings.state_dir.parents if path.is_dir())
+    with tempfile.TemporaryDirectory(prefix=".atoll-doctor-", dir=parent) as folder:
+        trial = StorageSettings(state_dir=Path(folder), layer_store_gb=1, reserve_mb=1)
+        lower = Path(folder) / "lower"
+        lower.mkdir(mode=0o755)
+        layers = LayerStore(trial)
+        try:
+            async with AsyncExitStack() as stack:
+                await layers.open()
+                stack.push_async_callback(layers.close, unmount=True)
+                roots = RootfsStore(trial, layers, base=Path(folder) / "roots")
+                await roots.open()
+                stack.push_async_callback(roots.close)
+                await layers.create("trial", 100 << 20)
+                stack.push_async_callback(layers.delete, "trial")
+                stack.push_async_callback(roots.unmount, "trial")
+                await roots.mount("trial", [lower], "trial", 0x1000_0000, 65_536)
+        except (SandboxError, OSError) as error:
+            return checks.storage(None, str(error))
+        return checks.storage(layers.kind, None)
+
+
+async def _packet_filter() -> Check:
+    from atoll.host import process
+
+    try:
+        done = await process.run(["nft", "list", "tables"], timeout=10)
+    except (FileNotFoundError, TimeoutError) as error:
+        return checks.packet_filter(str(error))
+    return checks.packet_filter(done.message if done.code else None)

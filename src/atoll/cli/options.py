@@ -1,0 +1,36 @@
+"""Options that several verbs share, and how they print."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from atoll.wire.base import Result
+
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Engine to use; default: a private one, or the one of this host.",
+                 envvar="ATOLL_URL"),
+]  # fmt: skip
+Namespace: TypeAlias = Annotated[
+    str, typer.Option("--namespace", "-n", help="Namespace of the sandbox.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def print_json(value: Result | dict[str, Any]) -> None:
+    """Print one line of JSON, in the names of the wire."""
+    print(json.dumps(value.to_dict() if isinstance(value, Result) else value), flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; nothing in it is markup."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
