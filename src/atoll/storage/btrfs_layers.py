@@ -73,7 +73,9 @@ class BtrfsLayers:
     def refresh_limit(self, reserve: int) -> None:
         """Follow what the disk has left with the limit of all layers together."""
         free = capacity.free_bytes(os.statvfs(self.image.parent if self.image else self.folder))
-        wanted = capacity.store_limit(self._sysfs().used(btrfs.STORE_GROUP), free, reserve)
+        allocated = self.image.stat().st_blocks * 512 if self.image else 0
+        used = self._sysfs().used(btrfs.STORE_GROUP)
+        wanted = capacity.store_limit(used, allocated, free, reserve)
         if not self._total or capacity.is_worth_setting(self._total, wanted, free, reserve):
             with self._opened() as fd:
                 btrfs.limit_group(fd, btrfs.STORE_GROUP, wanted)
@@ -105,8 +107,8 @@ class BtrfsLayers:
             linux.mount("", self.folder, flags=linux.MS_PRIVATE)
             remount = linux.MS_REMOUNT | linux.MS_BIND | _MOUNT_FLAGS
             linux.mount("", self.folder, flags=remount)
-        self.folder.chmod(0o700)
         self._refuse_read_only()
+        self.folder.chmod(0o700)
         with self._opened() as fd:
             btrfs.enable_quota(fd)
             self._sweep_drafts(fd)

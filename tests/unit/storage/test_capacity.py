@@ -7,12 +7,20 @@ GB = 10**9
 SIZES = st.integers(min_value=0, max_value=10**15)
 
 
+def limit(used: int, free: int, allocated: int = 0) -> int:
+    return store_limit(used=used, allocated=allocated, free=free, reserve=GB)
+
+
 def test_layers_may_take_what_is_free_less_the_reserve() -> None:
-    assert store_limit(used=3 * GB, free=10 * GB, reserve=GB) == 12 * GB
+    assert limit(used=3 * GB, free=10 * GB) == 12 * GB
 
 
 def test_a_full_disk_takes_nothing_away_from_what_is_stored() -> None:
-    assert store_limit(used=3 * GB, free=GB // 2, reserve=GB) == 3 * GB
+    assert limit(used=3 * GB, free=GB // 2) == 3 * GB
+
+
+def test_blocks_of_deleted_files_are_there_to_be_written_again() -> None:
+    assert limit(used=GB, free=0, allocated=64 * GB) == 63 * GB
 
 
 def test_small_changes_on_an_empty_disk_cost_no_transaction() -> None:
@@ -24,6 +32,6 @@ def test_small_changes_on_an_empty_disk_cost_no_transaction() -> None:
 def test_a_limit_that_is_left_alone_never_promises_more_than_the_disk_has(
     current: int, used: int, free: int, reserve: int
 ) -> None:
-    wanted = store_limit(used, free, reserve)
+    wanted = store_limit(used, 0, free, reserve)
     if free <= 8 * reserve and not is_worth_setting(current, wanted, free, reserve):
         assert current <= used + max(free, reserve)

@@ -1,0 +1,128 @@
+import errno
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import FilesystemError, NoSpaceError
+from atoll.host import linux
+from atoll.host.mounts import mount_at, read_mounts
+from atoll.storage.btrfs_layers import BtrfsLayers
+
+pytestmark = pytest.mark.e2e
+
+MB = 10**6
+GB = 10**9
+
+
+@pytest.fixture
+async def small_disk(folder: Path) -> Path:
+    """A disk of 400 MB, so that a test can fill it."""
+    disk = folder / "disk"
+    disk.mkdir()
+    linux.mount("tmpfs", disk, "tmpfs", data="size=400m,mode=755")
+    return disk
+
+
+@pytest.fixture
+async def store(small_disk: Path) -> AsyncIterator[BtrfsLayers]:
+    opened = BtrfsLayers(small_disk / "layers", small_disk / "layers.btrfs", 10 * GB)
+    await opened.open()
+    yield opened
+    await opened.close(unmount=True)
+
+
+async def test_layers_together_leave_the_hosts_reserve_alone(
+    store: BtrfsLayers, small_disk: Path
+) -> None:
+    """A loop file that cannot grow would be I/O errors in every sandbox at once."""
+    reserve = 100 * MB
+    store.refresh_limit(reserve)
+    for name in "ab":
+        await store.create(name, GB)
+    _append(await store.attach("a") / "upper" / "big", 120 * MB)
+    _append(await store.attach("b") / "upper" / "big", 120 * MB)
+    with pytest.raises(OSError) as caught:
+        _append(await store.attach("a") / "upper" / "big", 120 * MB)
+    assert caught.value.errno == errno.EDQUOT
+    store.refresh_limit(reserve)
+    left = os.statvfs(small_disk)
+    assert left.f_bavail * left.f_frsize > reserve // 2
+    (await store.attach("a") / "upper" / "big").unlink()
+    os.sync()
+    store.refresh_limit(reserve)
+    _append(await store.attach("b") / "upper" / "more", 10 * MB)
+
+
+async def test_the_store_grows_with_its_setting(store: BtrfsLayers, small_disk: Path) -> None:
+    await store.create("a", MB)
+    await store.close(unmount=True)
+    grown = BtrfsLayers(store.folder, store.image, 20 * GB)
+    await grown.open()
+    size = os.statvfs(grown.folder)
+    assert size.f_blocks * size.f_frsize == pytest.approx(20 * GB, rel=0.01)
+    assert grown.list() == ["a"]
+
+
+async def test_a_store_that_cannot_be_made_leaves_no_file(folder: Path) -> None:
+    disk = folder / "tiny"
+    disk.mkdir()
+    linux.mount("tmpfs", disk, "tmpfs", data="size=100k")
+    store = BtrfsLayers(disk / "layers", disk / "layers.btrfs", 10 * GB)
+    with pytest.raises(NoSpaceError) as caught:
+        await store.open()
+    assert caught.value.suggestion
+    assert os.listdir(disk) == []
+
+
+async def test_a_store_that_the_kernel_gave_up_is_said_to_be_read_only(store: BtrfsLayers) -> None:
+    linux.mount("", store.folder, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
+    again = BtrfsLayers(store.folder, store.image, store.size)
+    with pytest.raises(FilesystemError, match="read-only"):
+        await again.open()
+    linux.mount("", store.folder, flags=linux.MS_REMOUNT | linux.MS_BIND)
+
+
+async def test_a_shared_file_system_shows_the_mount_to_no_other_namespace(folder: Path) -> None:
+    """systemd makes everything shared; a copy elsewhere would keep the store busy for ever."""
+    linux.mount(folder, folder, flags=linux.MS_BIND)
+    linux.mount("", folder, flags=_MS_SHARED)
+    peer = folder / "peer"
+    peer.mkdir()
+    linux.mount(folder, peer, flags=linux.MS_BIND)
+    store = BtrfsLayers(folder / "layers", folder / "layers.btrfs", GB)
+    await store.open()
+    try:
+        assert mount_at(folder / "layers", read_mounts())
+        assert not mount_at(folder / "layers", read_mounts()).shared  # type: ignore[union-attr]
+        btrfs = [m.target for m in read_mounts() if m.fstype == "btrfs"]
+        assert peer / "layers" not in btrfs
+    finally:
+        await store.close(unmount=True)
+        linux.umount(peer, linux.MNT_DETACH)
+
+
+async def test_a_directory_on_a_btrfs_with_quotas_is_used_as_it_is(store: BtrfsLayers) -> None:
+    await store.create("host", GB)
+    folder = store.folder / "host" / "layers"
+    direct = BtrfsLayers(folder, None, 0)
+    await direct.open()
+    await direct.create("a", 8 * MB)
+    with pytest.raises(OSError):
+        _append(folder / "a" / "upper" / "big", 20 * MB)
+    assert direct.list() == ["a"]
+    assert os.statvfs(folder).f_flag & os.ST_NOSUID
+    await direct.delete("a")
+    await direct.close(unmount=True)
+
+
+_MS_SHARED = 1 << 20
+
+
+def _append(path: Path, size: int) -> None:
+    with path.open("ab") as file:
+        for _ in range(size // MB):
+            file.write(os.urandom(MB))
+        file.flush()
+        os.fsync(file.fileno())

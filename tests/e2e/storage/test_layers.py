@@ -1,0 +1,215 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import (
+    ContainerUnavailableError,
+    FileNotFoundError,
+    InvalidConfigError,
+    ResourceBusyError,
+    ValidationFailedError,
+)
+from atoll.host import linux
+from atoll.host.mounts import mounts_below, read_mounts
+from atoll.settings import StorageSettings
+from atoll.storage.layers import Backend, LayerStore
+from atoll.storage.rootfs import RootfsStore
+from e2e.storage.conftest import ID_BASE, ID_COUNT
+
+pytestmark = pytest.mark.e2e
+
+MB = 10**6
+SIZE = 64 * MB
+
+
+def loops() -> list[str]:
+    files = Path("/sys/block").glob("loop*/loop/backing_file")
+    return [f.read_text().strip() for f in files]
+
+
+async def test_a_layer_is_made_found_and_removed(layers: LayerStore) -> None:
+    assert not await layers.exists("a")
+    await layers.create("a", SIZE)
+    await layers.create("b", SIZE)
+    assert await layers.exists("a")
+    assert sorted(await layers.list()) == ["a", "b"]
+    await layers.delete("a")
+    await layers.delete("a")
+    assert await layers.list() == ["b"]
+
+
+async def test_creating_again_keeps_the_files(layers: LayerStore) -> None:
+    await layers.create("a", SIZE)
+    file = await layers.attach("a") / "upper" / "file"
+    file.write_text("kept")
+    await layers.create("a", 2 * SIZE)
+    assert file.read_text() == "kept"
+
+
+async def test_a_layer_holds_no_more_than_its_size(layers: LayerStore) -> None:
+    await layers.create("a", SIZE)
+    await layers.create("b", SIZE)
+    with pytest.raises(OSError) as caught:
+        fill(await layers.attach("a") / "upper" / "big", 2 * SIZE)
+    assert caught.value.errno in {errno.EDQUOT, errno.ENOSPC}
+    assert (await layers.attach("a") / "upper" / "big").stat().st_size <= SIZE
+    fill(await layers.attach("b") / "upper" / "other", SIZE // 2)
+
+
+async def test_small_files_count_too(layers: LayerStore) -> None:
+    """A million empty files must not fill the host's disk."""
+    await layers.create("a", 8 * MB)
+    upper = await layers.attach("a") / "upper"
+
+    def fill_with_names() -> None:
+        for number in range(200_000):
+            (upper / f"{number:0>100}").touch()
+
+    with pytest.raises(OSError):
+        fill_with_names()
+
+
+async def test_a_deleted_file_gives_its_space_back(layers: LayerStore) -> None:
+    await layers.create("a", SIZE)
+    file = await layers.attach("a") / "upper" / "big"
+    for _ in range(3):
+        fill(file, SIZE // 2)
+        file.unlink()
+        os.sync()
+
+
+async def test_usage_follows_what_is_written(layers: LayerStore) -> None:
+    await layers.create("a", SIZE)
+    before = await layers.usage("a")
+    fill(await layers.attach("a") / "upper" / "big", 20 * MB)
+    assert 20 * MB <= await layers.usage("a") - before < 30 * MB
+
+
+async def test_the_mount_survives_the_engine_and_is_adopted(
+    settings: StorageSettings, backend: Backend, layers: LayerStore
+) -> None:
+    await layers.create("a", SIZE)
+    (await layers.attach("a") / "upper" / "file").write_text("kept")
+    before = sorted(loops()), mounts_below(settings.state_dir, read_mounts())
+    await layers.close()
+
+    again = LayerStore(settings, backend=backend)
+    await again.open()
+    assert await again.list() == ["a"]
+    assert (await again.attach("a") / "upper" / "file").read_text() == "kept"
+    assert before == (sorted(loops()), mounts_below(settings.state_dir, read_mounts()))
+    await again.close()
+
+
+async def test_files_survive_a_reboot(
+    settings: StorageSettings, backend: Backend, layers: LayerStore
+) -> None:
+    await layers.create("a", SIZE)
+    (await layers.attach("a") / "upper" / "file").write_text("kept")
+    await layers.close(unmount=True)
+    assert not mounts_below(settings.state_dir, read_mounts())
+    assert not [f for f in loops() if str(settings.state_dir) in f]
+
+    again = LayerStore(settings, backend=backend)
+    await again.open()
+    assert (await again.attach("a") / "upper" / "file").read_text() == "kept"
+    await again.close(unmount=True)
+
+
+async def test_nobody_but_root_enters_and_nothing_there_is_setuid_or_a_device(
+    layers: LayerStore, settings: StorageSettings
+) -> None:
+    await layers.create("a", SIZE)
+    attached = await layers.attach("a")
+    flags = os.statvfs(attached).f_flag
+    assert flags & os.ST_NOSUID
+    assert flags & os.ST_NODEV
+    assert (settings.state_dir / "layers").stat().st_mode & 0o777 == 0o700
+
+
+async def test_what_a_killed_engine_left_half_made_is_swept(
+    settings: StorageSettings, backend: Backend, layers: LayerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", crash)
+    if backend == "ext4":
+        (settings.state_dir / "layers" / ".new-a").write_text("half")
+    else:
+        layers._layers._discard = lambda *_: None  # type: ignore[attr-defined]
+        with pytest.raises(KeyboardInterrupt):
+            layers._layers._create("a", SIZE)  # type: ignore[attr-defined]
+    monkeypatch.undo()
+    assert any(n.startswith(".new-") for n in os.listdir(settings.state_dir / "layers"))
+    assert not await layers.exists("a")
+
+    again = LayerStore(settings, backend=backend)
+    await again.open()
+    await again.close()
+    assert not any(n.startswith(".new-") for n in os.listdir(settings.state_dir / "layers"))
+
+
+async def test_a_layer_in_use_is_not_removed(
+    layers: LayerStore, roots: RootfsStore, image: tuple[Path, Path]
+) -> None:
+    await layers.create("a", SIZE)
+    await roots.mount("ref", image, "a", ID_BASE, ID_COUNT)
+    with pytest.raises(ResourceBusyError):
+        await layers.delete("a")
+    await roots.unmount("ref")
+    await layers.delete("a")
+    assert not await layers.exists("a")
+
+
+async def test_a_full_host_refuses_new_layers_and_keeps_nothing(
+    settings: StorageSettings, backend: Backend
+) -> None:
+    stat = os.statvfs("/tmp")
+    too_much = stat.f_bavail * stat.f_frsize // MB * 2
+    store = LayerStore(
+        StorageSettings(state_dir=settings.state_dir, layer_store_gb=10, reserve_mb=too_much),
+        backend=backend,
+    )
+    await store.open()
+    with pytest.raises(ContainerUnavailableError) as caught:
+        await store.create("a", SIZE)
+    assert caught.value.context["reason"] == "capacity"
+    assert await store.list() == []
+    await store.close(unmount=True)
+
+
+async def test_names_that_lead_elsewhere_are_refused(layers: LayerStore) -> None:
+    for name in ("", ".", "..", "../x", "a/b", "a\0", ".new-a", "a" * 200, "-rf"):
+        with pytest.raises(ValidationFailedError):
+            await layers.create(name, SIZE)
+
+
+async def test_attaching_what_is_not_there_says_so(layers: LayerStore) -> None:
+    with pytest.raises(FileNotFoundError):
+        await layers.attach("nobody")
+
+
+async def test_something_else_mounted_in_its_place_is_not_used(settings: StorageSettings) -> None:
+    other = LayerStore(
+        StorageSettings(state_dir=settings.state_dir / "other", layer_store_gb=10), backend="btrfs"
+    )
+    await other.open()
+    (settings.state_dir / "layers").mkdir()
+    linux.mount(
+        settings.state_dir / "other" / "layers", settings.state_dir / "layers", flags=linux.MS_BIND
+    )
+    with pytest.raises(InvalidConfigError):
+        await LayerStore(settings, backend="btrfs").open()
+    linux.umount(settings.state_dir / "layers")
+    await other.close(unmount=True)
+
+
+def fill(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        for _ in range(size // MB):
+            file.write(b"x" * MB)
+        file.flush()
+        os.fsync(file.fileno())
