@@ -42,7 +42,7 @@ class Bench:
         containers = self.state_dir / "oci" / "containers"
         ref = next(path.name for path in containers.iterdir())
         floor = await asyncio.to_thread(
-            floors.bare_runtime, self.state_dir / "run" / ref, max(10, runs)
+            floors.bare_runtime, self.state_dir / "run" / ref / "container", max(10, runs)
         )
         self.report.add(Row("cold start", cold, "bare runtime, /bin/true", floor, 2.0))
         await self._docker(cold)
@@ -168,7 +168,7 @@ class Bench:
         start = time.perf_counter()
         got = 0
         stream = await sandbox.read_file("/workspace/big", encoding="none")
-        async for chunk in stream.content:
+        async for chunk in stream.chunks():
             got += len(chunk)
         read = got / (time.perf_counter() - start)
         for name, rate in (("write a file", written), ("read a file", read)):
@@ -192,7 +192,7 @@ async def main() -> None:
     size = GB // 10 if QUICK else GB
     with tempfile.TemporaryDirectory(prefix="atoll-bench-") as folder:
         state_dir = Path(folder) / "state"
-        async with atoll.local({"state_dir": str(state_dir)}) as env:
+        async with atoll.local(state_dir=state_dir) as env:
             bench = Bench(env, state_dir, report)
             await bench.cold_start(5 if QUICK else 20)
             await bench.wake(3 if QUICK else 10)

@@ -115,7 +115,7 @@ def docker(rootfs: Path) -> Iterator[Docker]:
     if not shutil.which("dockerd"):
         raise FileNotFoundError("dockerd is not installed (package docker.io)")
     folder = Path(tempfile.mkdtemp(prefix="atoll-bench-docker-"))
-    argv = ["dockerd", "--host", f"unix://{folder}/docker.sock", "--data-root", folder / "data"]
+    argv: list[str | Path] = ["dockerd", "--host", f"unix://{folder}/docker.sock", "--data-root", folder / "data"]
     argv += ["--exec-root", folder / "exec", "--pidfile", folder / "pid", "--bridge", "none"]
     argv += ["--iptables=false", "--ip6tables=false"]
     with (folder / "log").open("wb") as log:
