@@ -129,23 +129,22 @@ def _copy_attributes(info: os.stat_result, target: Path) -> None:
 
 def _text(root: int, path: str) -> str | None:
     """Read a small text file below *root* without following links; None: there is none."""
-    *parents, name = path.split("/")
-    current = os.dup(root)
+    opened = [os.dup(root)]
     try:
+        *parents, name = path.split("/")
+        if ".." in parents:
+            return None
         for part in parents:
-            if part == "..":
-                return None
-            child = os.open(part or ".", _DIRECTORY, dir_fd=current)
-            os.close(current)
-            current = child
-        with os.fdopen(os.open(name, _NOFOLLOW | os.O_NONBLOCK, dir_fd=current), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
-            data = file.read(_MAX_TEXT + 1)
+            opened.append(os.open(part or ".", _DIRECTORY, dir_fd=opened[-1]))
+        opened.append(os.open(name, _NOFOLLOW | os.O_NONBLOCK, dir_fd=opened[-1]))
+        if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
+            return None
+        data = os.read(opened[-1], _MAX_TEXT + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     finally:
-        os.close(current)
+        for descriptor in opened:
+            os.close(descriptor)
     if len(data) > _MAX_TEXT:
         raise FileTooLargeError(f"{path} is over {_MAX_TEXT} bytes", context={"path": path})
     return data.decode("utf-8", "replace")
