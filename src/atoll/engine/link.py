@@ -4,6 +4,9 @@ The agent sits beside hostile root and is not trusted. Whatever it sends is boun
 read buffer), checked before anybody else sees it, and never ends more than its own operation:
 garbage, a frame that announces gigabytes, an answer of the wrong kind, silence and a cut stream
 all become `LinkError`. The kernel's socket buffers give back-pressure; nothing queues here.
+
+Plain socket calls, not asyncio's streams: those drop what was received when a write fails, and an
+agent that refuses an upload says why in just such a moment.
 """
 
 import asyncio
@@ -30,6 +33,9 @@ MAX_ERROR = 64 << 10
 """Bytes of an agent's error answer that are believed; a longer one is a fault of the agent."""
 
 TERMINAL = frozenset({Kind.REPLY, Kind.ERROR, Kind.EXITED})
+_READ = 2 * frames.CHUNK
+"""Bytes read at once: a usual frame with its header, and the beginning of the next."""
+
 _OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR})
 _FROM_AGENT = TERMINAL | _OUTPUT | {
     Kind.STARTED, Kind.GAP, Kind.HEARTBEAT, Kind.DATA, Kind.END, Kind.EVENT,
@@ -78,22 +84,25 @@ _SHAPES: Mapping[int, type] = {Kind.STARTED: Started, Kind.EXITED: Exit, Kind.GA
 class Link:
     """One operation's connection. Use as a context manager: leaving it closes the connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._loop = asyncio.get_running_loop()
         self._decoder = frames.Decoder()
         self._ready: deque[Frame] = deque()
 
     @classmethod
     async def open(cls, connection: socket.socket, header: Mapping[str, Any]) -> Self:
-        """Take over a connected socket and send the header.
+        """Take over a connected, non-blocking socket and send the header.
 
         Raises:
             LinkError: the agent hung up.
         """
-        reader, writer = await asyncio.open_connection(sock=connection, limit=frames.CHUNK)
-        link = cls(reader, writer)
-        await link.send(Kind.HEADER, json.dumps(header).encode())
+        link = cls(connection)
+        try:
+            await link.send(Kind.HEADER, json.dumps(header).encode())
+        except BaseException:
+            link.close()
+            raise
         return link
 
     async def __aenter__(self) -> Self:
@@ -103,18 +112,17 @@ class Link:
         self.close()
 
     def close(self) -> None:
-        """End the connection at once; what was not sent yet is dropped."""
-        self._writer.transport.abort()
+        """End the connection; nobody may read or write any more."""
+        self._socket.close()
 
     async def send(self, kind: int, payload: bytes = b"") -> None:
         """Send one frame; wait while the agent does not read.
 
         Raises:
-            LinkError: the agent hung up.
+            LinkError: the agent hung up; what it had to say can still be read.
         """
         try:
-            self._writer.write(frames.encode(kind, payload))
-            await self._writer.drain()
+            await self._loop.sock_sendall(self._socket, frames.encode(kind, payload))
         except OSError as error:
             raise LinkError(f"the agent hung up ({error})") from error
 
@@ -144,7 +152,7 @@ class Link:
     async def _read(self, silence: float | None) -> bytes:
         try:
             async with asyncio.timeout(silence):
-                data = await self._reader.read(frames.CHUNK)
+                data = await self._loop.sock_recv(self._socket, _READ)
         except TimeoutError as error:
             raise LinkError(f"the agent said nothing for {silence} s") from error
         except OSError as error:

@@ -8,8 +8,8 @@ after `orphan_grace`. An engine that goes cancels nothing.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -105,15 +105,9 @@ class Operations:
         view = _View()
         try:
             async with await self._endpoint.open(header) as link:
-                feeder = None
-                if stdin and not known:
-                    feeder = asyncio.create_task(_feed(link, stdin, close))
-                try:
-                    async with aclosing(view.frames(link)) as frames:
-                        yield frames
-                finally:
-                    if feeder:
-                        feeder.cancel()
+                feeder = _feed(link, stdin, close) if stdin and not known else None
+                async with _beside(feeder), aclosing(view.frames(link)) as frames:
+                    yield frames
         finally:
             self._detach(id, keep=not view.ended and not header.get("cancel_on_drop", False))
 
@@ -160,20 +154,13 @@ class Operations:
     async def feed(self, id: str, body: AsyncIterator[bytes], *, close: bool) -> None:
         """Send standard input to a running operation; raise as `control`."""
         async with await self._endpoint.open({"op": "control", "id": id}) as link:
-            reply = asyncio.create_task(link.reply(timeout=None))
-            try:
+            with suppress(LinkError):  # the answer says why
                 async for chunk in body:
-                    if reply.done():
-                        break
                     await link.send_chunks(Kind.STDIN, chunk)
                 if close:
                     await link.send(Kind.STDIN_CLOSE)
                 await link.send(Kind.END)
-                await reply
-            except LinkError:
-                await reply
-            finally:
-                reply.cancel()
+            await link.reply(timeout=None)
 
     async def find_orphans(self) -> None:
         """After a restart: give every running command `orphan_grace` to be attached to."""
@@ -209,8 +196,21 @@ async def _feed(link: Link, stdin: AsyncIterator[bytes], close: bool) -> None:
     if close:
         await link.send_all(stdin, Kind.STDIN, Kind.STDIN_CLOSE)
     else:
-        async for chunk in stdin:
-            await link.send_chunks(Kind.STDIN, chunk)
+        with suppress(LinkError):
+            async for chunk in stdin:
+                await link.send_chunks(Kind.STDIN, chunk)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None] | None) -> AsyncIterator[None]:
+    """Run *work* meanwhile; it is over, one way or the other, when the block is."""
+    task = asyncio.create_task(work) if work else None
+    try:
+        yield
+    finally:
+        if task:
+            task.cancel()
+            await asyncio.wait([task])
 
 
 def not_found(id: str) -> OperationNotFoundError:

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 
 from atoll.engine.engine import Engine
-from atoll.engine.link import Link
+from atoll.engine.link import Link, LinkError
 from atoll.errors import RangeNotSatisfiableError
 from atoll.server import answer
 from atoll.server.answer import Stream
@@ -145,9 +145,10 @@ async def store(engine: Engine, op: ops.Op[Any, Any], request: Request) -> Any:
     """Pass an uploaded body on to the agent: a file to write, or an archive to unpack."""
     wanted = answer.decode_query(request, op.request)
     async with _opened(engine, request, header_of(op, wanted)) as link:
-        async for chunk in answer.uploaded(request):
-            await link.send_chunks(Kind.DATA, chunk)
-        await link.send(Kind.END, b"{}")
+        with suppress(LinkError):  # the answer says why
+            async for chunk in answer.uploaded(request):
+                await link.send_chunks(Kind.DATA, chunk)
+            await link.send(Kind.END, b"{}")
         reply = await link.reply(timeout=None)
     return msgspec.json.decode(reply, type=op.result)
 

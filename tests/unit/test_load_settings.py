@@ -1,0 +1,113 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.errors import InvalidConfigError
+from atoll.load_settings import load, names, variables_of
+from atoll.settings import Settings
+
+
+def loaded(tmp_path: Path, text: str = "", flags: dict[str, Any] | None = None, **env: str) -> Any:
+    file = tmp_path / "atoll.toml"
+    file.write_text(text)
+    return load(flags, environment=env, file=file)
+
+
+def test_defaults_are_the_defaults(tmp_path: Path) -> None:
+    settings, origins = loaded(tmp_path)
+    assert settings == Settings()
+    assert set(origins) == set(names())
+    assert set(origins.values()) == {"default"}
+
+
+def test_flags_win_over_variables_over_the_file_over_defaults(tmp_path: Path) -> None:
+    text = "[server]\nport = 1\nhost = '::1'\nmax_body = 5\n"
+    settings, origins = loaded(
+        tmp_path, text, {"server.port": 3}, ATOLL_PORT="2", ATOLL_HOST="127.0.0.2"
+    )
+    assert (settings.server.port, settings.server.host) == (3, "127.0.0.2")
+    assert settings.server.max_body == 5
+    assert origins["server.port"] == "flag"
+    assert origins["server.host"] == "ATOLL_HOST"
+    assert origins["server.max_body"] == str(tmp_path / "atoll.toml")
+    assert origins["server.socket"] == "default"
+
+
+def test_values_of_variables_get_their_types(tmp_path: Path) -> None:
+    settings, _ = loaded(
+        tmp_path,
+        ATOLL_STATE_DIR="/x",
+        ATOLL_SLEEP_AFTER="1.5",
+        ATOLL_TRUST_HOST_CA="false",
+        ATOLL_NAMESERVERS="1.1.1.1, 9.9.9.9",
+        ATOLL_IMAGE_ALIASES='{"a": "b"}',
+        ATOLL_PORT="",
+        ATOLL_RUNTIME_DEFAULT="fake",
+    )
+    assert settings.storage.state_dir == Path("/x")
+    assert settings.lifecycle.sleep_after == 1.5
+    assert settings.images.trust_host_ca is False
+    assert settings.network.nameservers == ("1.1.1.1", "9.9.9.9")
+    assert settings.images.image_aliases == {"a": "b"}
+    assert settings.server.port is None
+    assert settings.runtime.default == "fake"
+
+
+def test_a_name_two_groups_have_needs_its_group() -> None:
+    variables = variables_of(names())
+    assert "ATOLL_DEFAULT" not in variables
+    assert variables["ATOLL_IMAGES_DEFAULT"] == "images.default"
+
+
+def test_variables_of_0_12_are_honoured_below_ours(tmp_path: Path) -> None:
+    legacy = {"SANDBOX_LOG_LEVEL": "debug", "SANDBOX_INSTANCE_TIMEOUT_MS": "1500"}
+    settings, origins = loaded(tmp_path, **legacy)
+    assert (settings.server.log_level, settings.runtime.start_timeout) == ("debug", 1.5)
+    assert origins["server.log_level"] == "SANDBOX_LOG_LEVEL"
+    settings, _ = loaded(tmp_path, **legacy, ATOLL_LOG_LEVEL="warn")
+    assert settings.server.log_level == "warn"
+
+
+def test_instance_types_are_added_to_ours(tmp_path: Path) -> None:
+    text = "[instance_types.mine]\nmemory_mib = 64\nvcpu = 1\ndisk_mb = 100\n"
+    settings, _ = loaded(tmp_path, text)
+    assert settings.instance_types["mine"].memory_mib == 64
+    assert "lite" in settings.instance_types
+
+
+@pytest.mark.parametrize(
+    ("text", "context"),
+    [
+        ("[server]\nprot = 1\n", {"setting": "server.prot"}),
+        ("[sever]\nport = 1\n", {"setting": "sever.port"}),
+        ("port = 1\n", {"setting": "port"}),
+        ("[server]\nport = 'x'\n", {"setting": "server.port"}),
+        ("[server]\nlog_level = 'loud'\n", {"setting": "server.log_level"}),
+        ("[server]\nport = \n", {"line": 2, "column": 8}),
+        ("[instance_types.mine]\nmemory = 64\n", {"setting": "instance_types"}),
+    ],
+)
+def test_mistakes_in_the_file_are_told_with_their_place(
+    tmp_path: Path, text: str, context: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        loaded(tmp_path, text)
+    assert caught.value.context.items() >= context.items()
+    assert "atoll.toml" in caught.value.message
+
+
+def test_a_misspelt_setting_gets_a_suggestion(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match="server.port"):
+        loaded(tmp_path, "[server]\nprot = 1\n")
+
+
+@pytest.mark.parametrize("env", [{"ATOLL_PORT": "x"}, {"SANDBOX_INSTANCE_TIMEOUT_MS": "soon"}])
+def test_mistakes_in_variables_name_the_variable(tmp_path: Path, env: dict[str, str]) -> None:
+    with pytest.raises(InvalidConfigError, match=next(iter(env))):
+        loaded(tmp_path, **env)
+
+
+def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match="cannot be read"):
+        load(environment={"ATOLL_CONFIG": str(tmp_path / "none.toml")})
