@@ -63,10 +63,10 @@ class Attempts:
     def __init__(self) -> None:
         self.violations: list[str] = []
 
-    def refused(self, name: str, attempt: Callable[[], object]) -> None:
+    def refused(self, name: str, attempt: Callable[..., object], *args: object) -> None:
         """Note *name* unless *attempt* fails, for whatever reason."""
         try:
-            attempt()
+            attempt(*args)
         except OSError:
             return
         self.violations.append(name)

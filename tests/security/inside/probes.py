@@ -12,6 +12,7 @@ import signal
 import socket
 import stat
 import struct
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,6 +27,7 @@ _NAMESPACES = {
 }  # fmt: skip
 _PTRACE_SEIZE = 0x4206
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND = 1, 32, 4096
+_CREATE = os.O_CREAT | os.O_WRONLY
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
@@ -34,9 +36,12 @@ def _pids() -> list[int]:
 
 
 def _files(top: str) -> Iterator[str]:
-    for directory, names, files in os.walk(top):
-        names[:] = [name for name in names if not os.path.ismount(os.path.join(directory, name))]
+    for directory, _, files in os.walk(top):
         yield from (os.path.join(directory, name) for name in files)
+
+
+def _socket(family: int, kind: int, protocol: int = 0) -> None:
+    socket.socket(family, kind, protocol).close()
 
 
 def _open(path: str, flags: int) -> None:
@@ -47,10 +52,10 @@ def runtime_binary() -> list[str]:
     """1: what runs us, and what runs the agent, can be overwritten by nobody inside."""
     tries = Attempts()
     for pid in _pids():
-        tries.refused(f"write /proc/{pid}/exe", lambda p=pid: _open(f"/proc/{p}/exe", os.O_RDWR))
+        tries.refused(f"write /proc/{pid}/exe", _open, f"/proc/{pid}/exe", os.O_RDWR)
     for path in _files(AGENT_DIR):
-        tries.refused(f"write {path}", lambda p=path: _open(p, os.O_RDWR))
-    tries.refused("create in the agent", lambda: _open(f"{AGENT_DIR}/x", os.O_CREAT | os.O_WRONLY))
+        tries.refused(f"write {path}", _open, path, os.O_RDWR)
+    tries.refused("create in the agent", _open, f"{AGENT_DIR}/x", _CREATE)
     return tries.violations
 
 
@@ -64,8 +69,8 @@ def descriptors() -> list[str]:
         tries.expect(f"directory at {fd}", kind != stat.S_IFDIR)
     top, root = os.stat("../" * 60), os.stat("/")
     tries.expect("up ends elsewhere", (top.st_dev, top.st_ino) == (root.st_dev, root.st_ino))
-    for name in ("fd", "root", "cwd"):
-        tries.refused(f"follow /proc/1/{name}", lambda n=name: os.listdir(f"/proc/1/{n}"))
+    for name in ("fd/3", "root", "cwd"):
+        tries.refused(f"follow /proc/1/{name}", os.readlink, f"/proc/1/{name}")
     return tries.violations
 
 
@@ -87,7 +92,7 @@ def masked_paths() -> list[str]:
         "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger",
         "/sys/kernel/uevent_helper", "/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity",
     ):  # fmt: skip
-        tries.refused(f"write {path}", lambda p=path: _open(p, os.O_WRONLY))
+        tries.refused(f"write {path}", _open, path, os.O_WRONLY)
     for path in (
         "/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/interrupts", "/proc/modules",
         "/proc/slabinfo", "/proc/vmallocinfo", "/proc/config.gz", "/proc/latency_stats",
@@ -117,7 +122,7 @@ def cgroup_escape() -> list[str]:
     tries.filtered("pivot_root", b"/x", b"/x")
     tries.filtered("setns", 0, 0)
     tries.expect("/sys/fs/cgroup is there", not os.path.exists("/sys/fs/cgroup"))
-    tries.refused("write to /sys", lambda: _open("/sys/x", os.O_CREAT | os.O_WRONLY))
+    tries.refused("write to /sys", _open, "/sys/x", _CREATE)
     return sorted(set(tries.violations))
 
 
@@ -129,10 +134,9 @@ def address_families() -> list[str]:
         ("AF_PACKET", 17, socket.SOCK_RAW), ("AF_BLUETOOTH", 31, socket.SOCK_RAW),
         ("AF_XDP", 44, socket.SOCK_RAW), ("AF_TIPC", 30, socket.SOCK_STREAM),
     ):  # fmt: skip
-        tries.refused(name, lambda f=family, k=kind: socket.socket(f, k).close())
+        tries.refused(name, _socket, family, kind)
     for protocol in (6, 9, 12, 16, 21):
-        netlink = lambda p=protocol: socket.socket(16, socket.SOCK_RAW, p).close()  # noqa: E731
-        tries.refused(f"NETLINK {protocol}", netlink)
+        tries.refused(f"NETLINK {protocol}", _socket, 16, socket.SOCK_RAW, protocol)
     return tries.violations
 
 
@@ -230,46 +234,40 @@ def read_only_mounts() -> list[str]:
             continue
         flags = _MS_REMOUNT | _MS_BIND
         tries.filtered("mount", None, os.fsencode(target), None, flags, None)
-        writing = os.O_WRONLY if os.path.isfile(target) else os.O_CREAT | os.O_WRONLY
+        writing = os.O_WRONLY if os.path.isfile(target) else _CREATE
         path = target if os.path.isfile(target) else f"{target}/written-by-a-probe"
-        tries.refused(f"write {target}", lambda p=path, w=writing: _open(p, w))
+        tries.refused(f"write {target}", _open, path, writing)
     return sorted(set(tries.violations))
 
 
 def secrets() -> list[str]:
     """16: nothing of the agent can be read: memory, environment, descriptors, system calls."""
     tries = Attempts()
-    own = os.getpid()
     for pid in _pids():
-        if pid == own or _is_ours(pid):
-            continue
+        if _session(pid) == _session(os.getpid()):
+            continue  # a process of this command
         for name in ("environ", "mem", "maps", "smaps", "auxv", "syscall", "stack", "pagemap"):
             path = f"/proc/{pid}/{name}"
             tries.expect(f"read {path}", not _content(path))
-        tries.refused(f"list /proc/{pid}/fd", lambda p=pid: os.listdir(f"/proc/{p}/fd"))
+        for name in ("exe", "cwd", "root", "fd/0", "fd/3", "ns/pid"):
+            tries.refused(f"follow /proc/{pid}/{name}", os.readlink, f"/proc/{pid}/{name}")
     return tries.violations
 
 
-def _is_ours(pid: int) -> bool:
-    """Whether *pid* belongs to this command: it descends from no process of the agent's but one."""
-    return f"\nSeccomp_filters:\t{_filters(os.getpid())}\n" in _content_whole(f"/proc/{pid}/status")
-
-
-def _filters(pid: int) -> str:
-    found = re.search(r"^Seccomp_filters:\t(\d+)", _content_whole(f"/proc/{pid}/status"), re.M)
-    return found[1] if found else "0"
+def _session(pid: int) -> str:
+    return _content_whole(f"/proc/{pid}/stat").rpartition(")")[2].split()[3:4][0]
 
 
 def agent_is_untouchable() -> list[str]:
     """9 and 16: root inside can neither trace the agent nor read it nor take its descriptors."""
     tries = Attempts()
     tries.expect("trace the agent", not _succeeds_in_child("ptrace", _PTRACE_SEIZE, 1, 0, 0))
-    tries.refused("write its memory", lambda: _open("/proc/1/mem", os.O_RDWR))
+    tries.refused("write its memory", _open, "/proc/1/mem", os.O_RDWR)
     tries.expect("read its environment", not _content("/proc/1/environ"))
-    tries.refused("list its descriptors", lambda: os.listdir("/proc/1/fd"))
+    tries.refused("follow its descriptors", os.readlink, "/proc/1/fd/3")
     pidfd = os.pidfd_open(1)
-    tries.refused("take a descriptor", lambda: call("pidfd_getfd", pidfd, 3, 0))
-    tries.refused("change its limits", lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (9, 9)))
+    tries.refused("take a descriptor", call, "pidfd_getfd", pidfd, 3, 0)
+    tries.refused("change its limits", resource.prlimit, 1, resource.RLIMIT_NOFILE, (9, 9))
     return tries.violations
 
 
@@ -280,22 +278,33 @@ def signals() -> list[str]:
             with suppress(OSError):
                 os.kill(1, signum)
     time.sleep(0.05)
-    state = re.search(r"^State:\t(\w)", _content_whole("/proc/1/status"), re.M)
+    state = re.search(r"^State:\t(\w)", _content_whole("/proc/1/status"), re.MULTILINE)
     return [] if state and state[1] in "SR" else [f"pid 1 is in state {state and state[1]}"]
 
 
 def terminal_injection() -> list[str]:
     """20: nothing can be typed into a terminal, whatever the upper half of the number says."""
     tries = Attempts()
-    leader, follower = os.openpty()
     for name, request in (("TIOCSTI", _TIOCSTI), ("TIOCLINUX", _TIOCLINUX)):
         for upper in (0, 1 << 32, 0x7FFF_FFFF << 32):
-            tries.filtered("ioctl", follower, upper | request, ctypes.c_char_p(b"x"))
-            if tries.violations:
-                tries.violations[-1] = f"{name} with {upper:#x}"
+            number = upper | request
+            tries.expect(f"{name} with {upper:#x}", _is_filtered_on_own_terminal(number))
+    leader, _ = os.openpty()
     size = fcntl.ioctl(leader, 0x5413, bytes(8))
     tries.expect("a terminal's size cannot be read", len(struct.unpack("4H", size)) == 4)
     return tries.violations
+
+
+def _is_filtered_on_own_terminal(request: int) -> bool:
+    """The kernel refuses it by itself on a terminal that is not the caller's own."""
+    if (pid := os.fork()) == 0:
+        os.setsid()
+        _, follower = os.openpty()
+        fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
+        tries = Attempts()
+        tries.filtered("ioctl", follower, request, ctypes.c_char_p(b"x"))
+        os._exit(len(tries.violations))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def devices() -> list[str]:
@@ -307,18 +316,17 @@ def devices() -> list[str]:
     }  # fmt: skip
     tries.violations += [f"/dev/{name}" for name in sorted(set(os.listdir("/dev")) - known)]
     for name in ("mem", "kmem", "port", "kmsg", "kvm", "fuse", "vda", "sda", "loop0", "net/tun"):
-        tries.refused(f"open /dev/{name}", lambda n=name: _open(f"/dev/{n}", os.O_RDONLY))
+        tries.refused(f"open /dev/{name}", _open, f"/dev/{name}", os.O_RDONLY)
     for kind, device in ((stat.S_IFCHR, os.makedev(1, 1)), (stat.S_IFBLK, os.makedev(7, 0))):
-        node = lambda k=kind, d=device: os.mknod("/tmp/node", k | 0o600, d)  # noqa: E731
-        tries.refused(f"make a device {kind:o}", node)
-    addresses = re.findall(r"^([0-9a-f]+) ", _content_whole("/proc/kallsyms"), re.M)
+        tries.refused(f"make a device {kind:o}", os.mknod, "/tmp/node", kind | 0o600, device)
+    addresses = re.findall(r"^([0-9a-f]+) ", _content_whole("/proc/kallsyms"), re.MULTILINE)
     tries.expect("kernel addresses", not any(int(a, 16) for a in addresses))
     return tries.violations
 
 
 def status() -> list[str]:
     """What the kernel says about a command: privileges, filters, ids."""
-    told = dict(re.findall(r"^(\w+):\s*(.*)$", _content_whole("/proc/self/status"), re.M))
+    told = dict(re.findall(r"^(\w+):\s*(.*)$", _content_whole("/proc/self/status"), re.MULTILINE))
     tries = Attempts()
     tries.expect("new privileges", told["NoNewPrivs"] == "1")
     tries.expect("one filter only", int(told["Seccomp_filters"]) >= 2)

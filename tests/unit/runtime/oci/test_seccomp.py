@@ -47,6 +47,7 @@ def test_whatever_containers_are_usually_denied_is_denied(call: str) -> None:
 
 def test_no_call_is_in_two_lists() -> None:
     conditional = {"clone", "unshare", "personality", "ioctl", "socket", "socketpair", "clone3"}
+    conditional |= {"prlimit64"}
     assert not seccomp.ALLOWED & seccomp.REFUSED
     assert not (seccomp.ALLOWED | seccomp.REFUSED) & conditional
 
@@ -90,6 +91,12 @@ def test_every_other_address_family_does_not_exist(family: int) -> None:
 @pytest.mark.parametrize(("protocol", "allowed"), [(0, True), (4, True), (9, False), (12, False)])
 def test_netlink_is_for_looking_at_interfaces_and_sockets(protocol: int, allowed: bool) -> None:
     assert (answer("socket", 16, 3, protocol) is None) is allowed
+
+
+def test_limits_can_be_set_of_oneself_only() -> None:
+    """The kernel lets root inside change those of pid 1, down to when it is killed."""
+    assert answer("prlimit64", 0, 7, 0, 0) is None
+    assert answer("prlimit64", 1, 7, 0, 0) == errno.EPERM
 
 
 def test_an_unknown_machine_has_no_profile() -> None:
