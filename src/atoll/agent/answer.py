@@ -2,12 +2,20 @@
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from atoll import errors
 from atoll.agent.loop import GONE, WRITE, Loop
 from atoll.wire import frames
 from atoll.wire.frames import Kind
+
+
+class Request(NamedTuple):
+    """A connection whose HEADER was read, with the descriptors that came along."""
+
+    sock: socket.socket
+    header: dict[str, Any]
+    fds: list[int]
 
 
 def reply(loop: Loop, sock: socket.socket, body: Mapping[str, Any]) -> None:
@@ -35,15 +43,12 @@ class Answer:
             while self._rest or self._next():
                 self._rest = self._rest[self._sock.send(self._rest) :]
         except BlockingIOError:
-            self._loop.watch(self._sock.fileno(), WRITE | GONE, self._ready)
+            self._loop.watch(self._sock.fileno(), WRITE | GONE, lambda _: self._send())
             return
         except OSError:
             pass
         self._loop.forget(self._sock.fileno())
         self._sock.close()
-
-    def _ready(self, events: int) -> None:
-        self._send()
 
     def _next(self) -> bool:
         for chunk in self._chunks:

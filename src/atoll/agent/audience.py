@@ -93,7 +93,7 @@ class Audience:
         self._sweep()
         self._on_change()
 
-    def _room(self, viewer: Viewer) -> None:
+    def _room(self, _: Viewer) -> None:
         self._sweep()
         self._on_change()
 

@@ -1,34 +1,43 @@
 """Operations of the router that concern commands: exec, attach, control, operations, shutdown."""
 
 import os
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from atoll import errors
 from atoll.agent import answer, journal
+from atoll.agent.answer import Request
 from atoll.agent.channel import Message
 from atoll.agent.config import Config
 from atoll.agent.descriptors import read_all
 from atoll.agent.loop import Loop
 from atoll.agent.operations import MAX_RUNNING, Operation, Operations, check_id
+from atoll.agent.sessions import Session, Sessions
+from atoll.agent.viewer import Viewer
 from atoll.agent.workers import Worker, Workers
 from atoll.wire import frames
-from atoll.wire.frames import Kind
+from atoll.wire.agent import KILL_GRACE
+from atoll.wire.frames import Frame, Kind
 
 
 class Commands:
     """Hands commands to supervisors and keeps their outcomes."""
 
-    def __init__(self, loop: Loop, config: Config) -> None:
-        self._loop, self._config = loop, config
+    def __init__(self, loop: Loop, config: Config, sessions: Sessions) -> None:
+        self._loop, self._config, self._sessions = loop, config, sessions
         self._operations = Operations(os.close)
         self._workers = Workers(loop, config, on_report=self._on_report, on_left=self._on_left)
         self._workers.prepare()
 
-    def exec(self, sock: socket.socket, header: dict[str, Any], fds: list[int]) -> None:
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def exec(self, request: Request) -> None:
         """Run a command, or attach to it if its id is known."""
+        self._operations.expire(time.monotonic())
+        header = request.header
         id = check_id(header.get("id"))
         fingerprint = hash(repr(header.get("command")))
         if known := self._operations.get(id):
@@ -36,7 +45,7 @@ class Commands:
                 raise errors.IdempotencyConflictError(
                     "the operation id belongs to another command", context={"id": id}
                 )
-            self._attach(known, sock, header)
+            self._attach(known, request)
             return
         if len(self._workers) >= MAX_RUNNING:
             raise errors.ResourceBusyError(
@@ -44,62 +53,119 @@ class Commands:
                 context={"limit": MAX_RUNNING},
                 suggestion="wait for some to end, or kill background processes",
             )
-        operation = Operation(id, header.get("session"), fingerprint, time.time())
-        operation.detach = bool(header.get("detach"))
-        self._operations.add(operation)
+        name = header.get("session")
+        session = self._sessions.use(name, utc_now()) if name is not None else None
+        self._run(Operation(id, session, fingerprint), request)
+
+    def _run(self, operation: Operation, request: Request) -> None:
+        session = operation.session
+        operation.detach = bool(request.header.get("detach"))
+        waits = session is not None and session.active is not None
+        context, state = (None, []) if waits else self._context(session)
         worker = self._workers.take(operation)
-        context = {"env": self._config.env, "cwd": self._config.workdir, "user": self._config.user}
-        worker.tell({"do": "run", "header": header, "context": context}, [sock.fileno(), *fds])
-        sock.close()
+        body = {"do": "run", "header": request.header, "context": context}
+        worker.tell(
+            {**body, "logs": len(request.fds)}, [request.sock.fileno(), *request.fds, *state]
+        )
+        request.sock.close()
+        self._operations.add(operation)
+        if session and waits:
+            session.waiting.append(operation)
+        elif session:
+            session.active = operation
 
-    def attach(self, sock: socket.socket, header: dict[str, Any], fds: list[int]) -> None:
+    def _context(self, session: Session | None) -> tuple[dict[str, Any], list[int]]:
+        """Return what a command starts with, and the file of its shell state."""
+        context: dict[str, Any] = {
+            "env": self._sessions.variables(session, self._config.env),
+            "cwd": session.cwd if session else self._config.workdir,
+            "user": (session and session.user) or self._config.user,
+            "session": session is not None,
+            "pending": session.pending if session else {},
+        }
+        return context, [session.state] if session and session.state is not None else []
+
+    def attach(self, request: Request) -> None:
         """Send an operation's events from an offset on."""
-        self._attach(self._known(header), sock, header)
+        self._attach(self._known(request), request)
 
-    def control(self, sock: socket.socket, header: dict[str, Any], fds: list[int]) -> None:
+    def control(self, request: Request) -> None:
         """Let a connection send frames to an operation."""
-        operation = self._known(header)
-        if operation.supervisor and operation.ended is None:
-            operation.supervisor.tell({"do": "control"}, [sock.fileno()])
-            sock.close()
+        operation = self._known(request)
+        if operation.ended is None:
+            operation.supervisor.tell({"do": "control"}, [request.sock.fileno()])
+            request.sock.close()
         else:
-            answer.reply(self._loop, sock, {"running": False})
+            Viewer(self._loop, request.sock, on_frame=_ended, on_gone=_ignore, on_room=_ignore)
 
-    def operations(self, sock: socket.socket, header: dict[str, Any], fds: list[int]) -> None:
+    def operations(self, request: Request) -> None:
         """List what is known."""
         self._operations.expire(time.monotonic())
         found = [operation.describe() for operation in self._operations]
-        answer.reply(self._loop, sock, {"operations": found})
+        answer.reply(self._loop, request.sock, {"operations": found})
 
-    def _known(self, header: dict[str, Any]) -> Operation:
+    def _known(self, request: Request) -> Operation:
         self._operations.expire(time.monotonic())
-        operation = self._operations.get(check_id(header.get("id")))
+        id = check_id(request.header.get("id"))
+        operation = self._operations.get(id)
         if operation is None:
-            raise errors.OperationNotFoundError(context={"id": header.get("id")})
+            raise errors.OperationNotFoundError(context={"id": id})
         return operation
 
-    def _attach(self, operation: Operation, sock: socket.socket, header: dict[str, Any]) -> None:
-        offset = max(0, int(header.get("from_offset") or 0))
+    def _attach(self, operation: Operation, request: Request) -> None:
+        offset = request.header.get("from_offset") or 0
+        if not isinstance(offset, int) or offset < 0:
+            raise errors.ValidationFailedError(
+                "from_offset is not a position", context={"field": "from_offset"}
+            )
         if operation.ended is None:
-            operation.supervisor.tell({"do": "attach", "from_offset": offset}, [sock.fileno()])
-            sock.close()
+            body = {"do": "attach", "from_offset": offset}
+            operation.supervisor.tell(body, [request.sock.fileno()])
+            request.sock.close()
         else:
-            answer.Answer(self._loop, sock, journal.resume(_kept(operation), offset))
+            answer.Answer(self._loop, request.sock, journal.resume(_kept(operation), offset))
 
     def _on_report(self, worker: Worker, message: Message) -> None:
-        operation = worker.operation
-        if operation is None:
-            return
-        if message.body["report"] == "started":
-            operation.pid = message.body["pid"]
-        elif operation.ended is None:
-            operation.last = message.body["last"].encode("latin-1")
-            operation.tail = message.body.get("tail", "").encode("latin-1")
+        operation, body = worker.operation, message.body
+        files = dict(zip(body.get("files", ()), message.fds, strict=False))
+        if operation is None or operation.ended is not None:
+            for fd in message.fds:
+                os.close(fd)
+        elif body["report"] == "started":
+            operation.pid = body["pid"]
+        else:
+            operation.last = body["last"].encode("latin-1")
+            operation.tail = body.get("tail", "").encode("latin-1")
             operation.size = len(operation.tail)
-            if message.fds:
-                operation.tail_fd = message.fds[0]
-                operation.size = os.fstat(operation.tail_fd).st_size
+            if (tail := files.get("tail")) is not None:
+                operation.tail_fd, operation.size = tail, os.fstat(tail).st_size
             self._operations.end(operation, time.monotonic())
+            self._after(operation, body.get("shell"), files.get("state"))
+
+    def _after(self, operation: Operation, shell: dict[str, Any] | None, state: int | None) -> None:
+        """Take over what the command left of its session, and let the next one begin."""
+        session = operation.session
+        if session is None or not self._sessions.exists(session):
+            if state is not None:
+                os.close(state)
+            return
+        if state is not None and shell:
+            self._sessions.save(session, state, shell["cwd"])
+        elif shell and shell.get("ended"):
+            self._sessions.end_shell(session)
+        if session.active is operation:
+            session.active = None
+            self._begin_next(session)
+        elif operation in session.waiting:
+            session.waiting.remove(operation)
+
+    def _begin_next(self, session: Session) -> None:
+        while session.waiting and session.active is None:
+            operation = session.waiting.popleft()
+            context, state = self._context(session)
+            with suppress(OSError):  # its supervisor is gone: `_on_left` reports that
+                operation.supervisor.tell({"do": "go", "context": context}, state)
+                session.active = operation
 
     def _on_left(self, worker: Worker) -> None:
         operation = worker.operation
@@ -113,6 +179,41 @@ class Commands:
             )
             operation.last = frames.encode_json(Kind.ERROR, lost.to_wire())
             self._operations.end(operation, time.monotonic())
+            self._after(operation, None, None)
+
+    def end_session(self, session: Session) -> None:
+        """End what runs or waits in a deleted session, and what its commands have left."""
+        self._end("session", KILL_GRACE, lambda operation: operation.session is session)
+
+    def in_session(self, session: Session) -> bool:
+        """Whether something of the session is still alive."""
+        return any(operation.session is session for operation in self._workers.operations())
+
+    def end_all(self, grace: float) -> None:
+        """End everything: the sandbox stops."""
+        self._end("shutdown", grace, lambda _: True)
+
+    def _end(self, reason: str, grace: float, wanted: Callable[[Operation], bool]) -> None:
+        for operation in self._workers.operations():
+            if wanted(operation):
+                with suppress(OSError):
+                    operation.supervisor.tell({"do": "end", "reason": reason, "grace": grace})
+
+
+def utc_now() -> str:
+    """Return the time in ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _ended(viewer: Viewer, frame: Frame) -> None:
+    """Read what is sent to a command that has ended, and say so."""
+    if frame.kind == Kind.END:
+        viewer.send(frames.encode_json(Kind.REPLY, {"running": False}))
+        viewer.finish()
+
+
+def _ignore(_: Viewer) -> None:
+    pass
 
 
 def _kept(operation: Operation) -> Iterator[bytes]:

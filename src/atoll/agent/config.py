@@ -1,6 +1,8 @@
 """What the engine tells the agent at its start: one JSON object on an inherited descriptor."""
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
@@ -13,7 +15,7 @@ class Config(NamedTuple):
     memory_events: int | None = None  # file with the `oom_kill` counter
     workdir: str = "/workspace"
     user: str = "0:0"  # of commands that name none
-    env: dict[str, str] = {}
+    env: Mapping[str, str] = MappingProxyType({})
     hostname: str = ""
     confine: bool = True  # False: on a bare host, in tests
     version: str = ""
@@ -23,11 +25,12 @@ def parse(data: bytes) -> Config:
     """Return the configuration in *data*; fields of a newer engine are ignored.
 
     Raises:
-        ValueError: it is not a JSON object.
+        ValueError: it is not JSON.
+        TypeError: it is no object.
     """
     found: Any = json.loads(data)
     if not isinstance(found, dict):
-        raise ValueError("the configuration is not a JSON object")
+        raise TypeError("the configuration is not a JSON object")
     known = {name: found[name] for name in Config._fields if name in found}
     known["procs"] = tuple(known.get("procs") or ())
     return Config(**known)

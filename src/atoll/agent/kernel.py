@@ -36,7 +36,7 @@ _CapData = ctypes.c_uint32 * 6
 
 
 def prctl(option: int, argument: int = 0, second: int = 0) -> int:
-    """Call prctl(2); raise OSError when it fails."""
+    """Change an attribute of this process; raise OSError when the kernel refuses."""
     result: int = _libc.prctl(
         option, ctypes.c_ulong(argument), ctypes.c_ulong(second), ctypes.c_ulong(), ctypes.c_ulong()
     )

@@ -16,16 +16,20 @@ DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 
 
 class Context(NamedTuple):
-    """What surrounds a request: the sandbox's and session's environment, directory and user."""
+    """What surrounds a request: environment, directory and user, and the session's shell."""
 
     env: dict[str, str]
     cwd: str
     user: str
+    session: bool
+    pending: dict[str, str | None]  # variables that the shell state does not know yet
+    state: int | None  # memory file with the shell state
 
     @classmethod
-    def of(cls, body: Mapping[str, Any]) -> "Context":
+    def of(cls, body: Mapping[str, Any], fds: Sequence[int]) -> "Context":
         """Read the context from a message of the router."""
-        return cls(body["env"], body["cwd"], body["user"])
+        state = fds[0] if fds else None
+        return cls(body["env"], body["cwd"], body["user"], body["session"], body["pending"], state)
 
 
 class Plan(NamedTuple):
@@ -131,20 +135,22 @@ def check_env(env: Mapping[str, str | None]) -> None:
             )
 
 
-def check_command(command: object) -> str | list[str]:
-    """Return *command* if it is runnable text or argv.
+def check_command(command: object) -> None:
+    """Refuse what is neither runnable text nor argv.
 
     Raises:
         InvalidCommandError: it is empty, has a NUL byte, or is of another type.
     """
-    parts = command if isinstance(command, list) else [command]
-    if not parts or not all(isinstance(part, str) for part in parts):
-        raise errors.InvalidCommandError("a command is text or a list of texts")
-    if any("\0" in part for part in parts):
+    if isinstance(command, list):
+        if not command or not all(isinstance(part, str) for part in command) or not command[0]:
+            raise errors.InvalidCommandError("argv is empty, or not a list of texts")
+        argv: list[str] = command
+    elif isinstance(command, str) and command.strip():
+        argv = [command]
+    else:
+        raise errors.InvalidCommandError("the command is empty, or neither text nor a list")
+    if any("\0" in part for part in argv):
         raise errors.InvalidCommandError("a command cannot hold a NUL byte")
-    if not (parts[0] if isinstance(command, list) else parts[0].strip()):
-        raise errors.InvalidCommandError("the command is empty")
-    return command if isinstance(command, list) else str(parts[0])
 
 
 def directory(cwd: str | None, base: str) -> str:

@@ -22,15 +22,15 @@ KEEP_BYTES: Final = 64 << 20
 
 
 class Operation:
-    """One exec. `supervisor` is whoever runs it (opaque here), None once it has left."""
+    """One exec. `session` (or None) and `supervisor` (None once it has left) are opaque here."""
 
     __slots__ = (
-        "ended", "fingerprint", "id", "last", "pid", "session", "size", "supervisor", "tail",
-        "tail_fd", "began", "detach",
+        "detach", "ended", "fingerprint", "id", "last", "pid", "session", "size", "supervisor",
+        "tail", "tail_fd",
     )  # fmt: skip
 
-    def __init__(self, id: str, session: str | None, fingerprint: int, began: float) -> None:
-        self.id, self.session, self.fingerprint, self.began = id, session, fingerprint, began
+    def __init__(self, id: str, session: Any, fingerprint: int) -> None:
+        self.id, self.session, self.fingerprint = id, session, fingerprint
         self.pid: int | None = None
         self.detach = False
         self.supervisor: Any = None
@@ -45,7 +45,7 @@ class Operation:
         return {
             "id": self.id,
             "kind": "exec",
-            "session": self.session,
+            "session": self.session and self.session.id,
             "pid": self.pid,
             "running": self.ended is None,
             "detach": self.detach,

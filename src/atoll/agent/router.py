@@ -10,14 +10,17 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from atoll import errors
 from atoll.agent import answer, channel
-from atoll.agent.commands import Commands
+from atoll.agent.answer import Request
+from atoll.agent.children import Children
+from atoll.agent.commands import Commands, utc_now
 from atoll.agent.config import Config
 from atoll.agent.loop import GONE, READ, Loop
-from atoll.wire.agent import PROTOCOL
+from atoll.agent.sessions import Sessions
+from atoll.wire.agent import KILL_GRACE, PROTOCOL
 from atoll.wire.frames import MAX_FRAME, Kind
 
 HEADER_TIMEOUT: Final = 10.0
@@ -25,7 +28,11 @@ MAX_PENDING: Final = 512
 """Connections that have not sent their HEADER yet."""
 
 _PREFIX: Final = 5
-Handler = Callable[[socket.socket, dict[str, Any], list[int]], None]
+_POLL: Final = 0.01
+_MARGIN: Final = 1.0
+"""Seconds beyond a grace after which an answer no longer waits for the last process."""
+
+Handler = Callable[[Request], None]
 
 
 class Router:
@@ -39,13 +46,21 @@ class Router:
         self._listener.setblocking(False)
         self.loop.watch(self._listener.fileno(), READ, self._accept)
         self._pending: set[Pending] = set()
-        commands = Commands(self.loop, config)
+        self._sessions = Sessions(config.workdir, os.close)
+        self._children = Children(config)
+        self._commands = commands = Commands(self.loop, config, self._sessions)
+        self._stopping = False
         self._routes: dict[str, Handler] = {
             "hello": self._hello,
             "exec": commands.exec,
             "attach": commands.attach,
             "control": commands.control,
             "operations": commands.operations,
+            "session.create": self._create_session,
+            "session.delete": self._delete_session,
+            "session.list": self._list_sessions,
+            "session.env": self._set_env,
+            "shutdown": self._shutdown,
         }
 
     def _accept(self, _: int) -> None:
@@ -60,43 +75,99 @@ class Router:
         self._pending.add(pending)
         pending.read()
 
-    def _route(self, sock: socket.socket, header: object, fds: list[int]) -> None:
+    def _route(self, request: Request) -> None:
         try:
-            if not isinstance(header, dict):
-                raise errors.ValidationFailedError("the HEADER is not a JSON object")
-            name = header.get("op")
-            handler = self._routes.get(name) if isinstance(name, str) else None
-            if handler is None:
-                raise errors.ValidationFailedError(
-                    f"this agent has no operation {name!r}", context={"op": name}
-                )
-            handler(sock, header, fds)
+            self._handler(request.header.get("op"))(request)
         except errors.SandboxError as error:
-            answer.fail(self.loop, sock, error)
+            answer.fail(self.loop, request.sock, error)
         except OSError as error:
-            answer.fail(self.loop, sock, errors.ResourceBusyError(f"the agent is busy: {error}"))
+            busy = errors.ResourceBusyError(f"the agent is busy: {error.strerror}")
+            answer.fail(self.loop, request.sock, busy)
         finally:
-            for fd in fds:
-                with suppress(OSError):
-                    os.close(fd)
+            for fd in request.fds:
+                os.close(fd)
 
-    def _hello(self, sock: socket.socket, header: dict[str, Any], fds: list[int]) -> None:
+    def _handler(self, name: object) -> Handler:
+        if self._stopping:
+            raise errors.ContainerNotReadyError("the sandbox is stopping", retry_after=1)
+        if isinstance(name, str) and name in self._routes:
+            return self._routes[name]
+        if isinstance(name, str) and name.startswith("fs."):
+            return self._file_operation
+        raise errors.ValidationFailedError(
+            f"this agent has no operation {name!r}", context={"op": name}
+        )
+
+    def _hello(self, request: Request) -> None:
         body = {
             "protocol": PROTOCOL,
             "version": self._config.version,
             "generation": self._config.generation,
             "pid": os.getpid(),
         }
-        answer.reply(self.loop, sock, body)
+        answer.reply(self.loop, request.sock, body)
+
+    def _file_operation(self, request: Request) -> None:
+        id = request.header.get("session")
+        session = self._sessions.use(id, utc_now()) if id is not None else None
+        cwd = session.here if session else self._config.workdir
+        user = request.header.get("user") or (session and session.user) or self._config.user
+        header = {**request.header, "cwd": request.header.get("cwd") or cwd}
+        self._children.start(request.sock, header, str(user))
+
+    def _create_session(self, request: Request) -> None:
+        wanted = {**request.header, "id": request.header.get("id") or os.urandom(8).hex()}
+        session = self._sessions.create(wanted, utc_now())
+        answer.reply(self.loop, request.sock, session.describe())
+
+    def _list_sessions(self, request: Request) -> None:
+        found = [session.describe() for session in self._sessions]
+        answer.reply(self.loop, request.sock, {"sessions": found})
+
+    def _set_env(self, request: Request) -> None:
+        self._sessions.set_env(request.header.get("session"), request.header.get("env"))
+        answer.reply(self.loop, request.sock, {})
+
+    def _delete_session(self, request: Request) -> None:
+        """Answer when nothing of the session is alive."""
+        name = request.header.get("id") or request.header.get("session")
+        session = self._sessions.delete(str(name))
+        self._commands.end_session(session)
+        self._when(
+            lambda: not self._commands.in_session(session),
+            KILL_GRACE + _MARGIN,
+            lambda: answer.reply(self.loop, request.sock, {}),
+        )
+
+    def _shutdown(self, request: Request) -> None:
+        """End everything, answer, leave."""
+        self._stopping = True
+        grace = float(request.header.get("grace") or 0)
+        self._commands.end_all(grace)
+        self._children.signal(signal.SIGTERM)
+
+        def leave() -> None:
+            self._children.signal(signal.SIGKILL)
+            answer.reply(self.loop, request.sock, {})
+            self.loop.stopped = True
+
+        self._when(lambda: not len(self._commands) + len(self._children), grace + _MARGIN, leave)
+
+    def _when(self, ready: Callable[[], bool], most: float, then: Callable[[], None]) -> None:
+        """Call *then* once *ready*, after *most* seconds at the latest."""
+        if ready() or most <= 0:
+            then()
+        else:
+            self.loop.later(_POLL, lambda: self._when(ready, most - _POLL, then))
 
     def _reap(self) -> None:
-        """Collect ended supervisors, and orphans of supervisors that were killed.
+        """Collect ended supervisors and children, and orphans of supervisors that were killed.
 
         Commands are children of their supervisors, so no exit code is ever taken here.
         """
         with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._children.ended(pid)
 
 
 class Pending:
@@ -106,7 +177,7 @@ class Pending:
         self,
         loop: Loop,
         sock: socket.socket,
-        route: Callable[[socket.socket, object, list[int]], None],
+        route: Handler,
         done: Callable[["Pending"], None],
     ) -> None:
         self._loop, self._sock, self._route, self._done = loop, sock, route, done
@@ -138,8 +209,8 @@ class Pending:
         try:
             header = json.loads(self._data[_PREFIX:])
         except (ValueError, RecursionError):
-            header = None
-        self._route(self._sock, header, self._fds)
+            header = {}
+        self._route(Request(self._sock, header if isinstance(header, dict) else {}, self._fds))
 
     def _missing(self) -> int:
         """Return how many bytes to read next; negative when this is no HEADER."""

@@ -16,19 +16,17 @@ import sys
 import termios
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from atoll.agent import channel, confine, kernel
 from atoll.agent.config import Config
 from atoll.agent.descriptors import keep_only
 
-DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 _HIGH: Final = 512
 """Received descriptors are parked from here on, out of the way of the numbers they shall get."""
 
 
-class _Failed(Exception):
+class _FailedError(Exception):
     def __init__(self, stage: str, number: int, path: str = "") -> None:
         super().__init__(stage)
         self.report = {"failed": stage, "errno": number, "path": path}
@@ -40,7 +38,7 @@ def become_command(sock: socket.socket, config: Config) -> NoReturn:
         _prepare(config)
         if message := channel.receive(sock):
             _execute(sock, message, config)
-    except _Failed as failure:
+    except _FailedError as failure:
         channel.send(sock, failure.report)
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -50,11 +48,9 @@ def become_command(sock: socket.socket, config: Config) -> NoReturn:
 
 def _prepare(config: Config) -> None:
     """Do everything that does not depend on the command."""
-    for file in config.procs:
-        os.write(file, b"0")
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with suppress(OSError):
-            signal.signal(number, signal.SIG_DFL)
+    for procs in config.procs:
+        os.write(procs, b"0")
+    default_signals()
     os.setsid()
     os.umask(confine.UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -71,11 +67,14 @@ def _execute(sock: socket.socket, message: channel.Message, config: Config) -> N
     status = _place(sock, plan["targets"], message.fds)
     if plan["tty"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    _take_ids(plan, config)
+    try:
+        take_ids(plan["uid"], plan["gid"], plan["groups"], confined=config.confine)
+    except OSError as error:
+        raise _FailedError("user", error.errno or 0) from error
     try:
         os.chdir(plan["cwd"])
     except OSError as error:
-        raise _Failed("cwd", error.errno or 0, plan["cwd"]) from error
+        raise _FailedError("cwd", error.errno or 0, plan["cwd"]) from error
     if config.confine:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.install_filter(confine.seccomp_program(confine.ARCHITECTURES[os.uname().machine]))
@@ -96,20 +95,29 @@ def _place(sock: socket.socket, targets: Sequence[int], received: Sequence[int])
     return socket.socket(fileno=status)
 
 
-def _take_ids(plan: dict[str, Any], config: Config) -> None:
-    try:
-        if os.getuid() == 0:
-            os.setgroups(plan["groups"])
-            os.setresgid(plan["gid"], plan["gid"], plan["gid"])
-            os.setresuid(plan["uid"], plan["uid"], plan["uid"])
-        if config.confine:
-            kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
-            kernel.set_capabilities(confine.command_capabilities(kernel.get_permitted()))
-    except OSError as error:
-        raise _Failed("user", error.errno or 0) from error
+def default_signals() -> None:
+    """Undo what the router ignores: ignored signals would stay ignored in the program."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
 
 
-def _search(argv: Sequence[str], env: dict[str, str], path: str) -> NoReturn:
+def take_ids(uid: int, gid: int, groups: Sequence[int], *, confined: bool) -> None:
+    """Become the user, with no more than the capabilities of commands.
+
+    Raises:
+        OSError: the sandbox has no such id, or the agent may not change its own.
+    """
+    if os.getuid() == 0:
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    if confined:
+        kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
+        kernel.set_capabilities(confine.command_capabilities(kernel.get_permitted()))
+
+
+def _search(argv: list[str], env: dict[str, str], path: str) -> NoReturn:
     """Execute argv[0], looked for in *path* unless it has a slash."""
     name = argv[0]
     places = [name] if "/" in name else [f"{part or '.'}/{name}" for part in path.split(":")]
@@ -119,7 +127,7 @@ def _search(argv: Sequence[str], env: dict[str, str], path: str) -> NoReturn:
             os.execve(place, argv, env)
         except OSError as error:
             if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
-                raise _Failed("exec", error.errno or 0, place) from error
+                raise _FailedError("exec", error.errno or 0, place) from error
             if error.errno == errno.EACCES:
                 worst = errno.EACCES
-    raise _Failed("exec", worst, name)
+    raise _FailedError("exec", worst, name)

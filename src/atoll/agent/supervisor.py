@@ -90,14 +90,16 @@ class Supervisor:
         self._header = message.body["header"]
         self._audience.patient = not self._header.get("detach")
         self._output.limit = self._header.get("output_limit")
-        self._output.log_to(message.fds[1:])
-        self._audience.add(socket.socket(fileno=message.fds[0]), None)
+        conn, rest = message.fds[0], message.fds[1:]
+        logs = message.body["logs"]
+        self._output.log_to(rest[:logs])
+        self._audience.add(socket.socket(fileno=conn), None)
         self._command.accept(self._header)
         if message.body["context"]:
-            self._command.begin(Context.of(message.body["context"]))
+            self._command.begin(Context.of(message.body["context"], rest[logs:]))
 
     def _on_go(self, message: channel.Message) -> None:
-        self._command.begin(Context.of(message.body["context"]))
+        self._command.begin(Context.of(message.body["context"], message.fds))
 
     def _on_attach(self, message: channel.Message) -> None:
         if self._orphaned:
@@ -187,7 +189,7 @@ class Supervisor:
             self._report({**body, "tail": tail.decode("latin-1")})
         else:
             file = spill(tail)
-            self._report(body, file)
+            self._report({**body, "files": ["tail"]}, file)
             os.close(file)
         self._audience.finish(self._last)
         self._leave_if_done()

@@ -3,7 +3,7 @@
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -56,6 +56,12 @@ class Workers:
 
     def __len__(self) -> int:
         return len(self._all) - (self._ready is not None)
+
+    def operations(self) -> Iterator[Operation]:
+        """Yield the operations of all supervisors, also of those that only stay behind."""
+        for worker in list(self._all.values()):
+            if worker.operation:
+                yield worker.operation
 
     def prepare(self) -> None:
         """Have a supervisor and its stub ready for the next command."""

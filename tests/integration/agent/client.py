@@ -53,7 +53,8 @@ class Connection:
         frame = frames.encode_json(Kind.HEADER, fields)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
         sent = self.sock.sendmsg([frame], rights)
-        self.sock.sendall(frame[sent:])
+        if rest := frame[sent:]:
+            self.sock.sendall(rest)
 
     def send(self, kind: int, payload: bytes = b"") -> None:
         self.sock.sendall(frames.encode(kind, payload))

@@ -1,0 +1,95 @@
+"""Children of the router for file operations: one process per operation, with the user's ids.
+
+Whatever a mount, a FIFO or a slow disk does to it, the router is free.
+"""
+
+import gc
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+from atoll import errors
+from atoll.agent import users
+from atoll.agent.config import Config
+from atoll.agent.confine import OOM_SCORE_ADJ, UMASK
+from atoll.agent.descriptors import keep_only
+from atoll.agent.stub import default_signals, take_ids
+from atoll.wire import frames
+from atoll.wire.frames import Kind
+
+MAX_CHILDREN: Final = 256
+"""File operations at once."""
+
+
+class Children:
+    """Forks them and knows which are alive."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._pids: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._pids)
+
+    def start(self, sock: socket.socket, header: dict[str, Any], user: str) -> None:
+        """Do one operation as *user*; *sock* belongs to the child.
+
+        Raises:
+            ResourceBusyError: there are `MAX_CHILDREN`.
+        """
+        if len(self._pids) >= MAX_CHILDREN:
+            raise errors.ResourceBusyError(
+                f"{MAX_CHILDREN} file operations run",
+                context={"limit": MAX_CHILDREN},
+                suggestion="wait for some to end",
+            )
+        pid = os.fork()
+        if not pid:
+            _serve(sock, header, user, self._config)
+        self._pids.add(pid)
+        sock.close()
+
+    def ended(self, pid: int) -> None:
+        """Note that *pid* was reaped."""
+        self._pids.discard(pid)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all of them."""
+        for pid in self._pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _serve(sock: socket.socket, header: dict[str, Any], user: str, config: Config) -> NoReturn:
+    try:
+        gc.disable()
+        keep_only({0, 1, 2, sock.fileno()})
+        _confine(sock, user, config)
+        from atoll.agent import files
+
+        files.serve(sock, header)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def _confine(sock: socket.socket, user: str, config: Config) -> None:
+    default_signals()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    sock.setblocking(True)
+    os.umask(UMASK)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+        file.write(b"%d" % OOM_SCORE_ADJ)
+    try:
+        found = users.read(user)
+        take_ids(found.uid, found.gid, found.groups, confined=config.confine)
+    except (errors.SandboxError, OSError) as error:
+        known = (
+            error if isinstance(error, errors.SandboxError) else errors.InternalError(str(error))
+        )
+        sock.sendall(frames.encode_json(Kind.ERROR, known.to_wire()))
+        os._exit(0)

@@ -1,0 +1,184 @@
+"""Session records: what the router knows of each shell between its commands.
+
+A session runs one command at a time, in the order they came. Its shell state is an opaque blob in
+a memory file: made and read by supervisors, never interpreted by pid 1. Pure but for those files,
+which are closed by *release*.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from atoll import errors
+from atoll.agent.launch import check_env, layered
+from atoll.agent.operations import Operation
+
+DEFAULT_SESSION: Final = "default"
+"""Made when it is first used; any other has to be created."""
+
+MAX_SESSIONS: Final = 1_000
+
+Env = dict[str, str | None]
+_NAMED: Final = ("id", "name", "cwd", "user", "isolation", "created_at", "command_timeout")
+
+
+class Session:
+    """One shell session.
+
+    Attributes:
+        env: variables given at its creation.
+        changes: variables set since by `set_env`, kept for good.
+        pending: those changes that the shell's state does not know yet.
+        here: the shell's current directory.
+        state: memory file with the shell state, None for a fresh shell.
+    """
+
+    def __init__(self, id: str, cwd: str, user: str | None, env: Env) -> None:
+        self.id, self.cwd, self.user, self.env = id, cwd, user, env
+        self.name: str | None = None
+        self.isolation = False
+        self.created_at = ""
+        self.command_timeout: float | None = None
+        self.changes: Env = {}
+        self.pending: Env = {}
+        self.here = cwd
+        self.state: int | None = None
+        self.active: Operation | None = None
+        self.waiting: deque[Operation] = deque()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what `session.list` tells of it."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "cwd": self.here,
+            "user": self.user,
+            "isolation": self.isolation,
+            "createdAt": self.created_at,
+        }
+
+
+class Sessions:
+    """All sessions by id, and the variables of the whole sandbox."""
+
+    def __init__(self, workdir: str, release: Callable[[int], None]) -> None:
+        self._workdir, self._release = workdir, release
+        self._all: dict[str, Session] = {}
+        self.env: Env = {}
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._all.values())
+
+    def create(self, wanted: Mapping[str, Any], now: str) -> Session:
+        """Make a session from the fields of ``session.create``.
+
+        Raises:
+            SessionAlreadyExistsError: one of this id exists.
+            ResourceBusyError: there are `MAX_SESSIONS`.
+            ValidationFailedError: a field is wrong.
+        """
+        id = wanted.get("id")
+        if not isinstance(id, str) or not 1 <= len(id) <= 200:
+            raise _invalid("id", "a session needs an id of 1 to 200 characters")
+        if id in self._all:
+            raise errors.SessionAlreadyExistsError(
+                f"a session {id!r} exists", context={"session": id}
+            )
+        if len(self._all) >= MAX_SESSIONS:
+            raise errors.ResourceBusyError(
+                f"there are {MAX_SESSIONS} sessions",
+                context={"limit": MAX_SESSIONS},
+                suggestion="delete some",
+            )
+        session = self._all[id] = self._made(id, wanted)
+        session.created_at = session.created_at or now
+        return session
+
+    def _made(self, id: str, wanted: Mapping[str, Any]) -> Session:
+        env = wanted.get("env") or {}
+        cwd, user = wanted.get("cwd") or self._workdir, wanted.get("user")
+        if not isinstance(env, dict):
+            raise _invalid("env", "env is not an object")
+        check_env(env)
+        if not isinstance(cwd, str) or not cwd.startswith("/") or "\0" in cwd:
+            raise _invalid("cwd", "the cwd of a session is an absolute path")
+        if user is not None and not isinstance(user, str):
+            raise _invalid("user", "user is not text")
+        session = Session(id, cwd, user, env)
+        for field in _NAMED:
+            if wanted.get(field) is not None:
+                setattr(session, field, wanted[field])
+        session.cwd = session.here = cwd
+        return session
+
+    def use(self, id: str, now: str) -> Session:
+        """Return a session; the default one is made if it is not there.
+
+        Raises:
+            SessionNotFoundError: there is none of this id.
+        """
+        if id not in self._all and id == DEFAULT_SESSION:
+            return self.create({"id": id}, now)
+        return self.get(id)
+
+    def get(self, id: str) -> Session:
+        """Return a session; raise as `use`."""
+        try:
+            return self._all[id]
+        except (KeyError, TypeError):
+            raise errors.SessionNotFoundError(
+                f"no session {id!r}",
+                context={"session": id},
+                suggestion="create it with create_session",
+            ) from None
+
+    def delete(self, id: str) -> Session:
+        """Forget a session and return it, with what still has to be ended."""
+        session = self.get(id)
+        del self._all[id]
+        self._forget_state(session)
+        return session
+
+    def exists(self, session: Session) -> bool:
+        """Whether this very session (not a later one of the same id) is there."""
+        return self._all.get(session.id) is session
+
+    def set_env(self, id: str | None, env: Any) -> None:
+        """Set or unset variables of one session, or of all and of commands without one."""
+        if not isinstance(env, dict):
+            raise _invalid("env", "env is not an object")
+        check_env(env)
+        if id is None:
+            self.env.update(env)
+            for session in self:
+                own = session.env.keys() | session.changes.keys()
+                session.pending.update({name: env[name] for name in env.keys() - own})
+        else:
+            session = self.get(id)
+            session.changes.update(env)
+            session.pending.update(env)
+
+    def variables(self, session: Session | None, start: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a command before its own `env`."""
+        if session is None:
+            return layered(start, self.env)
+        return layered(start, self.env, session.env, session.changes)
+
+    def save(self, session: Session, state: int, here: str) -> None:
+        """Keep the shell state after a command."""
+        self._forget_state(session)
+        session.state, session.here, session.pending = state, here, {}
+
+    def end_shell(self, session: Session) -> None:
+        """Go back to a fresh shell: the last one ended."""
+        self._forget_state(session)
+        session.here, session.pending = session.cwd, {}
+
+    def _forget_state(self, session: Session) -> None:
+        if session.state is not None:
+            self._release(session.state)
+            session.state = None
+
+
+def _invalid(field: str, message: str) -> errors.ValidationFailedError:
+    return errors.ValidationFailedError(message, context={"field": field})
