@@ -1,8 +1,10 @@
 """The mount table of this process, as the kernel prints it. Parsing is pure.
 
-What is mounted is read from here and never remembered elsewhere: the table survives the engine.
+It survives the engine, so a new one learns from it what is mounted. Reading it costs 20 ms with
+1,000 sandboxes: it is for opening, listing and removing, not for every start.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,9 +48,11 @@ def _text(field: bytes) -> str:
     return plain.decode(errors="surrogateescape")
 
 
-def read_mounts() -> list[MountEntry]:
-    """Return the mounts this process sees. 1 ms for 200 sandboxes."""
-    return parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
+def read_mounts(marker: str = "") -> list[MountEntry]:
+    """Return the mounts this process sees; only those with *marker* in their line, if given."""
+    table = Path("/proc/self/mountinfo").read_bytes()
+    wanted = os.fsencode(marker)
+    return parse_mountinfo(b"\n".join(line for line in table.splitlines() if wanted in line))
 
 
 def mounts_below(folder: Path, mounts: Iterable[MountEntry]) -> list[MountEntry]:

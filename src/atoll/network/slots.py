@@ -18,6 +18,7 @@ import structlog
 from atoll.errors import ContainerUnavailableError, InvalidConfigError, SandboxError
 from atoll.host import process
 from atoll.host.mounts import stop_propagation
+from atoll.host.threads import run_to_end
 from atoll.network import plan, resolvers, rules
 from atoll.network.links import Links
 from atoll.settings import NetworkSettings
@@ -74,7 +75,7 @@ class NetworkSlots:
         """
         self._closing = False
         self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
-        await asyncio.to_thread(stop_propagation, self._base)
+        await run_to_end(stop_propagation, self._base)
         await self._refuse_overlap()
         self._nameservers = self._settings.nameservers or resolvers.host_nameservers()
         if not self._nameservers:
@@ -82,11 +83,11 @@ class NetworkSlots:
         _enable_forwarding()
         self._offline = await self._read_offline()
         await self._load(self._ruleset())
-        for link in await asyncio.to_thread(self._links.find):
+        for link in await run_to_end(self._links.find):
             if link.host_ref:
                 self._used[link.host_ref] = self._slot(link.number, link.gateway)
             else:
-                await asyncio.to_thread(self._links.remove, link.number)
+                await run_to_end(self._links.remove, link.number)
         self._refill()
 
     async def close(self) -> None:
@@ -94,7 +95,7 @@ class NetworkSlots:
         self._closing = True
         await asyncio.gather(*self._making, return_exceptions=True)
         while self._ready:
-            await asyncio.to_thread(self._links.remove, self._ready.popleft())
+            await run_to_end(self._links.remove, self._ready.popleft())
         if not self._used:
             await self._load(rules.remove_table(self._table))
 
@@ -112,7 +113,7 @@ class NetworkSlots:
         number = self._ready.popleft()
         slot = self._used[host_ref] = self._slot(number, self._plan.gateway(number))
         try:
-            await asyncio.to_thread(self._links.label, number, host_ref)
+            await run_to_end(self._links.label, number, host_ref)
         except Exception as error:
             await self.release(host_ref)
             raise _unavailable(error) from error
@@ -122,7 +123,7 @@ class NetworkSlots:
     async def release(self, host_ref: str) -> None:
         """Take the slot away and remove it; nothing happens when there is none."""
         if slot := self._used.get(host_ref):
-            await asyncio.to_thread(self._links.remove, slot.number)
+            await run_to_end(self._links.remove, slot.number)
             await self._set_offline(slot.number, offline=False)
             self._used.pop(host_ref, None)
 
@@ -165,7 +166,7 @@ class NetworkSlots:
 
     async def _make(self) -> None:
         try:
-            number = await asyncio.to_thread(self._links.make, self._candidates())
+            number = await run_to_end(self._links.make, self._candidates())
         except Exception as error:
             raise _unavailable(error) from error
         self._ready.append(number)
@@ -205,7 +206,7 @@ class NetworkSlots:
         return {name for item in items for name in item.get("set", {}).get("elem", ())}
 
     async def _refuse_overlap(self) -> None:
-        for name, address in (await asyncio.to_thread(self._links.foreign_networks)).items():
+        for name, address in (await run_to_end(self._links.foreign_networks)).items():
             if ipaddress.IPv4Interface(address).network.overlaps(self._plan.network):
                 raise InvalidConfigError(
                     f"network.cidr {self._settings.cidr} overlaps {address} of {name}",

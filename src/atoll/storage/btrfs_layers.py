@@ -1,6 +1,5 @@
 """Layers as subvolumes of one btrfs: a sparse file mounted by loop, or the state dir's own."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +8,7 @@ from pathlib import Path
 from atoll.errors import FilesystemError, InvalidConfigError, NoSpaceError
 from atoll.host import linux, process
 from atoll.host.mounts import mount_at, read_mounts, stop_propagation
+from atoll.host.threads import run_to_end
 from atoll.storage import btrfs, capacity, loop
 
 _UNFINISHED = ".new-"
@@ -37,16 +37,16 @@ class BtrfsLayers:
         """Mount the store, or adopt the mount of an engine that was killed."""
         if self.image and not self.image.exists():
             await self._format(self.image)
-        await asyncio.to_thread(self._mount)
+        await run_to_end(self._mount)
 
     async def close(self, *, unmount: bool) -> None:
         """Stop using the store; the mount stays unless *unmount*."""
         if unmount:
-            await asyncio.to_thread(self._unmount)
+            await run_to_end(self._unmount)
 
     async def create(self, layer_id: str, size: int) -> None:
         """Make the layer; it appears complete or not at all."""
-        await asyncio.to_thread(self._create, layer_id, size)
+        await run_to_end(self._create, layer_id, size)
 
     async def attach(self, layer_id: str) -> Path:
         """Return the folder of the layer; there is nothing to mount."""
@@ -58,11 +58,11 @@ class BtrfsLayers:
 
     async def delete(self, layer_id: str) -> None:
         """Unlink the layer; its space comes back in the background."""
-        await asyncio.to_thread(self._delete, layer_id)
+        await run_to_end(self._delete, layer_id)
 
     async def usage(self, layer_id: str) -> int:
         """Return the bytes the layer refers to, metadata included."""
-        return await asyncio.to_thread(self._usage, layer_id)
+        return await run_to_end(self._usage, layer_id)
 
     def list(self) -> list[str]:
         """Return the ids of all layers."""

@@ -3,7 +3,6 @@
 The file is sparse and keeps its journal; it is mounted by loop while a sandbox runs on it.
 """
 
-import asyncio
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from atoll.errors import NoSpaceError
 from atoll.host import linux, process
 from atoll.host.mounts import mount_at, read_mounts, stop_propagation
+from atoll.host.threads import run_to_end
 from atoll.storage import loop
 
 _SUFFIX = ".ext4"
@@ -41,8 +41,8 @@ class Ext4Layers:
         """Stop using the layers; they stay mounted unless *unmount*."""
         if unmount:
             for layer_id in self.list():
-                await asyncio.to_thread(self._detach, layer_id)
-            while mount_at(self.folder, read_mounts()):
+                await run_to_end(self._detach, layer_id)
+            while mount_at(self.folder, read_mounts()):  # is_mount overlooks a bind of itself
                 linux.umount(self.folder)
 
     async def create(self, layer_id: str, size: int) -> None:
@@ -66,7 +66,7 @@ class Ext4Layers:
 
     async def attach(self, layer_id: str) -> Path:
         """Mount the layer unless it is, and return its folder."""
-        return await asyncio.to_thread(self._attach, layer_id)
+        return await run_to_end(self._attach, layer_id)
 
     def exists(self, layer_id: str) -> bool:
         """Tell whether the layer was made."""
@@ -74,7 +74,7 @@ class Ext4Layers:
 
     async def delete(self, layer_id: str) -> None:
         """Unmount the layer and remove its file."""
-        await asyncio.to_thread(self._detach, layer_id)
+        await run_to_end(self._detach, layer_id)
         self._file(layer_id).unlink(missing_ok=True)
 
     async def usage(self, layer_id: str) -> int:
@@ -94,7 +94,7 @@ class Ext4Layers:
     def _attach(self, layer_id: str) -> Path:
         target = self.folder / layer_id
         target.mkdir(mode=0o700, exist_ok=True)
-        if not mount_at(target, read_mounts()):
+        if not target.is_mount():
             device_fd, device = loop.attach(self._file(layer_id))
             try:
                 linux.mount(device, target, "ext4", _FLAGS, "discard")
@@ -106,7 +106,7 @@ class Ext4Layers:
 
     def _detach(self, layer_id: str) -> None:
         target = self.folder / layer_id
-        while mount_at(target, read_mounts()):
+        while target.is_mount():
             linux.umount(target)
         with suppress(FileNotFoundError):
             target.rmdir()

@@ -4,6 +4,8 @@ A range is claimed for the whole host by a symbolic link whose name is the range
 is its owner: made atomically, seen by every engine, gone with a reboot like the sandboxes.
 """
 
+import os
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -27,10 +29,30 @@ def id_map(id_base: int, id_count: int) -> str:
     return f"0 {id_base} {id_count}\n{id_count} 0 1\n"
 
 
-def mapping(id_base: int, id_count: int) -> int:
-    """Return a descriptor of a user namespace for `mount_setattr`; the caller closes it."""
-    text = id_map(id_base, id_count)
-    return linux.user_namespace(text, text)
+class Mappings:
+    """User namespaces of ranges, kept: the lowest ranges are used over and over.
+
+    Making one forks the engine (1 ms, more as the engine grows), using one again costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int], int] = {}
+        self._lock = threading.Lock()
+
+    def get(self, id_base: int, id_count: int) -> int:
+        """Return a descriptor for `mount_setattr`; it stays open until `close`."""
+        with self._lock:
+            key = (id_base, id_count)
+            if key not in self._kept:
+                text = id_map(id_base, id_count)
+                self._kept[key] = linux.user_namespace(text, text)
+            return self._kept[key]
+
+    def close(self) -> None:
+        """Close all of them; mounts that use them stay."""
+        with self._lock:
+            while self._kept:
+                os.close(self._kept.popitem()[1])
 
 
 class IdRanges:

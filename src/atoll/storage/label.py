@@ -19,7 +19,12 @@ class RootLabel(NamedTuple):
     id_count: int
 
     def __str__(self) -> str:
-        return f"{_PREFIX}:{self.store}:{self.layer_id}:{self.id_base}:{self.id_count}"
+        return f"{label_prefix(self.store, self.layer_id)}{self.id_base}:{self.id_count}"
+
+
+def label_prefix(store: str, layer_id: str) -> str:
+    """Return what the labels of all roots of this layer begin with."""
+    return f"{_PREFIX}:{store}:{layer_id}:"
 
 
 def parse_label(source: str) -> RootLabel | None:

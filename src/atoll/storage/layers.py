@@ -29,7 +29,7 @@ from atoll.settings import StorageSettings
 from atoll.storage import btrfs, capacity
 from atoll.storage.btrfs_layers import BtrfsLayers
 from atoll.storage.ext4_layers import Ext4Layers
-from atoll.storage.label import parse_label, store_key
+from atoll.storage.label import label_prefix, store_key
 
 Backend = Literal["auto", "btrfs", "ext4"]
 
@@ -141,12 +141,8 @@ class LayerStore:
             ResourceBusyError: a root is mounted from it.
         """
         _check_id(layer_id)
-        here = (store_key(self._settings.state_dir), layer_id)
-        users = [
-            str(m.target)
-            for m in read_mounts()
-            if (label := parse_label(m.source)) and label[:2] == here
-        ]
+        mine = label_prefix(store_key(self._settings.state_dir), layer_id)
+        users = [str(m.target) for m in read_mounts(mine) if m.source.startswith(mine)]
         if users:
             raise ResourceBusyError(f"layer {layer_id} is in use", context={"mounts": users})
         try:

@@ -10,10 +10,8 @@ below the sandbox's directory and is found in the mount table. Nothing of a moun
 changed from outside.
 """
 
-import asyncio
 import errno
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +22,7 @@ import structlog
 from atoll.errors import NotSupportedByRuntimeError, ResourceBusyError, from_os_error
 from atoll.host import linux
 from atoll.host.mounts import mount_at, mounts_below, read_mounts, stop_propagation
+from atoll.host.threads import run_to_end
 from atoll.settings import StorageSettings
 from atoll.storage import idmap
 from atoll.storage.label import RootLabel, parse_label, store_key
@@ -56,16 +55,20 @@ class RootfsStore:
         self._store = store_key(settings.state_dir)
         self._run_dir = base / self._store
         self._layers = layers
+        self._mappings = idmap.Mappings()
+        self._mounted: dict[str, RootLabel] = {}
 
     async def open(self) -> None:
-        """Prepare the directory that roots appear in."""
+        """Prepare the directory that roots appear in, and find those that are there."""
         for folder in (self._base, self._run_dir):
             folder.mkdir(mode=0o711, parents=True, exist_ok=True)
             folder.chmod(0o711)
-        await asyncio.to_thread(stop_propagation, self._run_dir)
+        await run_to_end(stop_propagation, self._run_dir)
+        self._mounted = await self.labels()
 
     async def close(self) -> None:
         """Undo `open` where no root is mounted any more."""
+        self._mappings.close()
         with suppress(OSError):
             while mount_at(self._run_dir, read_mounts()):
                 linux.umount(self._run_dir)
@@ -88,59 +91,67 @@ class RootfsStore:
             NotSupportedByRuntimeError: kernel or file system has no idmapped overlay layers.
         """
         folder = await self._layers.attach(layer_id)
+        root = self._run_dir / host_ref / "rootfs"
         label = RootLabel(self._store, layer_id, id_base, id_count)
+        if self._mounted.get(host_ref) == label:
+            return root
+        if layer_id in {m.layer_id for m in self._mounted.values()} or host_ref in self._mounted:
+            raise ResourceBusyError(
+                f"layer {layer_id} is mounted already", context={"host_ref": host_ref}
+            )
         # Overlay refuses a layer that is listed twice; the upper occurrence hides the lower one.
         distinct = list(dict.fromkeys(lowers))
-        return await asyncio.to_thread(self._mount, host_ref, distinct, folder, label)
+        self._mounted[host_ref] = label
+        try:
+            await run_to_end(self._mount, root, distinct, folder, label)
+        except BaseException:
+            await self.unmount(host_ref)
+            raise
+        return root
 
     async def unmount(self, host_ref: str) -> None:
-        """Unmount the root and whatever else a crash left beside it."""
-        await asyncio.to_thread(self._unmount, host_ref)
+        """Unmount the root, and whatever else a crash left beside it."""
+        await run_to_end(self._unmount, self._run_dir / host_ref)
+        self._mounted.pop(host_ref, None)
 
     async def list(self) -> list[str]:
         """Return the host_ref of every root, also of those a crash left half-made."""
-        entries = mounts_below(self._run_dir, read_mounts())
+        entries = mounts_below(self._run_dir, read_mounts(str(self._run_dir)))
         return sorted({self._host_ref(m.target) for m in entries})
 
     async def labels(self) -> dict[str, RootLabel]:
         """Return what each mounted root was made from, by host_ref."""
-        return await asyncio.to_thread(self._labels)
+        return await run_to_end(self._labels)
 
-    def _mount(self, host_ref: str, lowers: Sequence[Path], layer: Path, label: RootLabel) -> Path:
-        root = self._run_dir / host_ref / "rootfs"
-        mounted = self._labels()
-        if mounted.get(host_ref) == label:
-            return root
-        if label.layer_id in {m.layer_id for m in mounted.values()} or host_ref in mounted:
-            raise ResourceBusyError(
-                f"layer {label.layer_id} is mounted already", context={"host_ref": host_ref}
-            )
-        self._unmount(host_ref)
+    def _mount(self, root: Path, lowers: Sequence[Path], layer: Path, label: RootLabel) -> None:
+        self._unmount(root.parent)
         try:
+            userns = self._mappings.get(label.id_base, label.id_count)
             root.parent.mkdir(mode=0o710)
             os.chown(root.parent, 0, label.id_base)
             root.mkdir(mode=0o700)
-            _mount_overlay(root, lowers, layer, label)
+            _mount_overlay(root, lowers, layer, userns, label)
         except OSError as error:
-            self._unmount(host_ref)
             raise _typed(error, root) from error
-        return root
 
-    def _unmount(self, host_ref: str) -> None:
-        folder = self._run_dir / host_ref
-        for entry in mounts_below(folder, read_mounts()):
-            _umount_or_detach(entry.target)
+    def _unmount(self, folder: Path) -> None:
+        staging = folder / _STAGING
+        with suppress(FileNotFoundError):
+            for target in staging.iterdir():
+                _umount_or_detach(target)
+                target.rmdir()
+            staging.rmdir()
         # Removing a mount point also unmounts it in namespaces that copied it earlier.
         with suppress(FileNotFoundError):
+            _umount_or_detach(folder / "rootfs")
             (folder / "rootfs").rmdir()
-        shutil.rmtree(folder / _STAGING, ignore_errors=True)
-        with suppress(FileNotFoundError, OSError):
+        with suppress(FileNotFoundError):
             folder.rmdir()
 
     def _labels(self) -> dict[str, RootLabel]:
         return {
             self._host_ref(m.target): label
-            for m in mounts_below(self._run_dir, read_mounts())
+            for m in mounts_below(self._run_dir, read_mounts(str(self._run_dir)))
             if (label := parse_label(m.source))
         }
 
@@ -148,17 +159,15 @@ class RootfsStore:
         return target.relative_to(self._run_dir).parts[0]
 
 
-def _mount_overlay(root: Path, lowers: Sequence[Path], layer: Path, label: RootLabel) -> None:
+def _mount_overlay(
+    root: Path, lowers: Sequence[Path], layer: Path, userns: int, label: RootLabel
+) -> None:
     staging = root.parent / _STAGING
     staging.mkdir(mode=0o700)
     names = [str(number) for number in range(len(lowers))]
-    userns = idmap.mapping(label.id_base, label.id_count)
-    try:
-        for name, source in zip([*names, "own"], [*lowers, layer], strict=True):
-            _attach_mapped(source, staging / name, userns)
-        _overlay(root, staging, names, str(label))
-    finally:
-        os.close(userns)
+    for name, source in zip([*names, "own"], [*lowers, layer], strict=True):
+        _attach_mapped(source, staging / name, userns)
+    _overlay(root, staging, names, str(label))
     for name in [*names, "own"]:
         linux.umount(staging / name)
         (staging / name).rmdir()
@@ -202,7 +211,7 @@ def _retry_while_busy(call: Callable[[], None]) -> bool:
             return True
         except OSError as error:
             if error.errno == errno.EINVAL:
-                return True  # not mounted (any more)
+                return True  # not mounted, or not any more
             if error.errno != errno.EBUSY:
                 raise
         if time.monotonic() > deadline:

@@ -1,6 +1,8 @@
+import asyncio
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -180,6 +182,21 @@ async def test_an_image_may_have_a_hundred_layers(
     root = await roots.mount("ref", [*many, many[3]], "layer", ID_BASE, ID_COUNT)
     assert len(os.listdir(root)) == 101
     assert (root / "depth").read_text() == "0"
+
+
+@pytest.mark.parametrize("delay", [0, 0.001, 0.003])
+async def test_a_mount_whose_caller_was_cancelled_leaves_nothing(
+    layers: LayerStore, roots: RootfsStore, image: Image, folder: Path, delay: float
+) -> None:
+    await layers.create("layer", SIZE)
+    mounting = asyncio.create_task(roots.mount("ref", image, "layer", ID_BASE, ID_COUNT))
+    await asyncio.sleep(delay)
+    mounting.cancel()
+    with suppress(asyncio.CancelledError):
+        await mounting
+        await roots.unmount("ref")
+    assert not mounts_below(folder / "roots", read_mounts())
+    await roots.mount("ref", image, "layer", ID_BASE, ID_COUNT)
 
 
 CRASH = """
