@@ -140,6 +140,9 @@ class ImageSettings(msgspec.Struct, frozen=True, kw_only=True):
     build_timeout: float = 1_800.0
     """Seconds one image build or pull may take."""
 
+    build_memory_mib: int = 4_096
+    """Memory of one build step in MiB."""
+
     max_image_mb: int = 20_000
     """Largest unpacked layer, and largest build context, in MB (10^6 bytes)."""
 

@@ -160,7 +160,7 @@ def _require_host() -> None:
         raise RuntimeNotAvailableError(
             "building the base image needs root", suggestion="run it with sudo"
         )
-    for tool in ("mmdebstrap", "tar", "unshare"):
+    for tool in ("mmdebstrap", "tar", "setpriv", "unshare"):
         if not shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin"):
             raise missing_tool(tool)
     if not Path(apt.KEYRING).exists():

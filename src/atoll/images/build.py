@@ -6,32 +6,26 @@ works (found by running one), else a plain chroot. They have the host's network;
 is in docs/design/002-image-builds.md.
 """
 
-import time
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from urllib.parse import quote
+from typing import NamedTuple
 
 from atoll.errors import (
     ImageBuildFailedError,
     ImageNotFoundError,
-    ImagePullFailedError,
     InternalError,
 )
 from atoll.errors import TimeoutError as BuildTimeoutError
 from atoll.host import process
-from atoll.images import base, dockerfile, reference
+from atoll.images import base, dockerfile, groups, reference
 from atoll.images.certificates import TARGET, Trust
 from atoll.images.layout import Places, Record
 from atoll.images.oci import blob_path, write_layout
 from atoll.images.pull import pull
+from atoll.images.reach import Reach
 from atoll.images.steps import Progress, StepFailedError, run_step
 from atoll.settings import ImageSettings
-
-_PROBE_TIMEOUT = 10.0
-"""Seconds to find out whether a registry is there when something can stand in for its image."""
-
-_REMEMBER = 3_600.0
-"""Seconds for which a registry that was not there is not asked again for such an image."""
 
 _CHROOT = "--isolation=chroot"
 _UNCONSUMED = "[Warning] one or more build args were not consumed"
@@ -46,6 +40,17 @@ BaseImage = Callable[[], Awaitable[tuple[Record, Path]]]
 """Gives the base image's record and its layer."""
 
 
+class BuildNetwork(NamedTuple):
+    """A network namespace for steps instead of the host's own, and its resolvers."""
+
+    netns: Path
+    nameservers: tuple[str, ...]
+
+    def options(self) -> list[str]:
+        """Return buildah's options."""
+        return [f"--network={self.netns}", *(f"--dns={address}" for address in self.nameservers)]
+
+
 class Builder:
     """One host's builder. The caller holds the store's lock."""
 
@@ -57,6 +62,7 @@ class Builder:
         self._settings = settings
         self._trust = trust
         self._base_image = base_image
+        self._reach = Reach(places.unreachable)
         self._root = places.build / "storage"
         # What buildah writes down about mounts is wrong after a reboot.
         self._run = places.build / f"run-{boot}"
@@ -72,6 +78,7 @@ class Builder:
         progress: Progress,
         *,
         build_args: Mapping[str, str],
+        network: BuildNetwork | None,
     ) -> None:
         """Build *text* in *context* and write the image to the OCI layout *layout*.
 
@@ -96,24 +103,24 @@ class Builder:
         path = layout.with_name("Dockerfile")
         path.write_text(rewritten)
         name = storage_name(tag)
-        await self._run_build(context, path, name, progress, dict(build_args) | trust)
+        options = [
+            *(network.options() if network else ["--network=host"]),
+            *([f"--volume={self._trust.directory}:{TARGET}:ro"] if self._trust else []),
+            *(f"--build-arg={key}={value}" for key, value in (dict(build_args) | trust).items()),
+            f"--tag={name}",
+            f"--file={path}",
+        ]
+        await self._run_build([*options, str(context)], progress)
         await self._export(name, layout, progress)
 
-    async def _run_build(
-        self,
-        context: Path,
-        path: Path,
-        name: str,
-        progress: Progress,
-        build_args: Mapping[str, str],
-    ) -> None:
-        volume = [f"--volume={self._trust.directory}:{TARGET}:ro"] if self._trust else []
+    async def _run_build(self, options: list[str], progress: Progress) -> None:
         argv: list[str | Path] = [
-            *self._argv("bud"), *await self._isolation(), "--network=host", "--pull=false",
-            "--layers", "--force-rm", "--format=oci", f"--tag={name}", f"--file={path}",
-            *volume, *(f"--build-arg={key}={value}" for key, value in build_args.items()), context,
+            *self._argv("bud"), *await self._isolation(), "--pull=false", "--layers",
+            "--force-rm", "--format=oci", f"--cgroup-parent=/{groups.PARENT}",
+            f"--memory={self._settings.build_memory_mib}m", *options,
         ]  # fmt: skip
         watch = _Watch(progress)
+        await asyncio.to_thread(groups.prepare)
         timeout = self._settings.build_timeout
         try:
             await run_step(argv, watch.line, timeout=timeout, env=self._env())
@@ -128,6 +135,8 @@ class Builder:
                 f"the build took over {timeout:.0f} s and was ended at {watch.step}",
                 suggestion="raise images.build_timeout",
             ) from late
+        finally:
+            await asyncio.to_thread(groups.clear)
 
     async def _source(self, image: str, progress: Progress) -> str:
         """Return the name in the storage of what serves *image*, which is there then."""
@@ -139,44 +148,22 @@ class Builder:
         wanted = reference.parse(last)
         if wanted.name == reference.BASE:
             return await self._base(progress)
-        return await self._fetch(wanted, progress, self._settings.build_timeout)
+        return await self._fetch(wanted, progress)
 
     async def _try(
         self, wanted: reference.Reference, instead: str, progress: Progress
     ) -> str | None:
-        mark = self._places.build / "unreachable" / quote(str(wanted), safe="")
-        if mark.exists() and time.time() - mark.stat().st_mtime < _REMEMBER:
-            progress(f"{wanted} was not to be had before: using {instead}")
-            return None
-        try:
-            await self._probe(wanted)
-            return await self._fetch(wanted, progress, self._settings.build_timeout)
-        except (ImageNotFoundError, ImagePullFailedError):
-            progress(f"{wanted} is not to be had from here: using {instead}")
-            mark.parent.mkdir(exist_ok=True)
-            mark.touch()
-            return None
+        stored = await self._has(storage_name(wanted))
+        if stored or await self._reach.offers(wanted, self._env()):
+            return await self._fetch(wanted, progress)
+        progress(f"{wanted} cannot be had from here: using {instead}")
+        return None
 
-    async def _probe(self, wanted: reference.Reference) -> None:
-        """Raise ImagePullFailedError soon if the registry is out of reach."""
-        name = storage_name(wanted)
-        if await self._has(name):
-            return
-        try:
-            done = await process.run(
-                ["skopeo", "inspect", "--raw", f"docker://{wanted}"],
-                timeout=_PROBE_TIMEOUT,
-                env=self._env(),
-            )
-        except TimeoutError as late:
-            raise ImagePullFailedError(f"{wanted.registry} does not answer") from late
-        if done.code:
-            raise ImagePullFailedError(done.message)
-
-    async def _fetch(self, wanted: reference.Reference, progress: Progress, timeout: float) -> str:
+    async def _fetch(self, wanted: reference.Reference, progress: Progress) -> str:
         name = storage_name(wanted)
         if not await self._has(name):
             progress(f"pulling {wanted}")
+            timeout = self._settings.build_timeout
             place = self._storage(name)
             await pull(wanted, place, progress, env=self._env(), timeout=timeout)
         return name

@@ -171,7 +171,10 @@ class Catalog:
         return sorted(unquote(link.name) for link in folder.glob("[!.]*") if link.exists())
 
     def _references(self) -> list[Path]:
-        return list(self._places.references.glob("[!.]*"))
+        try:
+            return [p for p in self._places.references.iterdir() if not p.name.startswith(".")]
+        except FileNotFoundError:
+            return []
 
     def _records(self) -> list[Record]:
         paths = self._places.records.glob("[!.]*.json")

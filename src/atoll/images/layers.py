@@ -12,7 +12,6 @@ the attribute ``trusted.overlay.opaque``. Owners stay the image's own ids.
 """
 
 import errno
-import gzip
 import hashlib
 import io
 import os
@@ -102,21 +101,6 @@ def unpack(source: Readable, target: Path, diff_id: str, limits: Limits) -> int:
             "the layer's content is not what the image says", context={"diffId": diff_id}
         )
     return stream.count
-
-
-def open_blob(path: Path, media_type: str) -> io.BufferedIOBase:
-    """Open a layer blob for reading uncompressed.
-
-    Raises:
-        InvalidImageError: its compression is not supported.
-    """
-    if media_type.endswith(("+gzip", ".gzip")):
-        return gzip.open(path)
-    if media_type.endswith(".tar"):
-        return path.open("rb")
-    raise InvalidImageError(
-        f"layers of type {media_type} are not supported", context={"mediaType": media_type[:200]}
-    )
 
 
 class _Hashing(io.RawIOBase):

@@ -8,6 +8,7 @@
       references/<name>         the digest a reference means, name percent-encoded
       uses/<digest>/<holder>    link to the state directory of an engine that needs the image
       build/                    storage of the Dockerfile builder
+      unreachable/              images whose registry was not there lately
       tmp/                      work in progress; what is in it and not locked is garbage
       lock                      held by whoever changes any of this
 """
@@ -60,6 +61,11 @@ class Places(msgspec.Struct, frozen=True):
     def build(self) -> Path:
         """Storage of the builder."""
         return self.root / "build"
+
+    @property
+    def unreachable(self) -> Path:
+        """Directory of registries that were not there."""
+        return self.root / "unreachable"
 
     @property
     def references(self) -> Path:

@@ -1,8 +1,9 @@
 """One step of a build: a host program whose output is shown while it runs.
 
-The program runs in a pid and mount namespace of its own. When the caller is cancelled, the
-kernel ends everything it started and drops its mounts; without that, a killed package manager
-or builder leaves bind mounts of /proc and /dev inside a directory we are about to delete.
+The program runs in a pid and mount namespace of its own. When the caller is cancelled or killed,
+the kernel ends everything the program started and drops its mounts; without that, a killed package
+manager or builder leaves bind mounts of /proc and /dev inside a directory we are about to delete,
+and an orphan goes on writing where the next holder of the store's lock works.
 """
 
 import asyncio
@@ -21,9 +22,10 @@ Progress = Callable[[str], None]
 _TAIL = 40
 """Last lines of output that an error carries: enough for a compiler's or pip's last words."""
 
+_PACKAGES = {"setpriv": "util-linux", "unshare": "util-linux", "pip3": "python3-pip"}
 _MAX_LINE = 2_000
 _NAMESPACES = (
-    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
+    "setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
     "--mount-proc",
 )  # fmt: skip
 
@@ -77,7 +79,7 @@ async def run_step(
 
 def missing_tool(program: str) -> SandboxError:
     """Return the error that says which package has *program*."""
-    package = {"unshare": "util-linux", "pip3": "python3-pip"}.get(program, program)
+    package = _PACKAGES.get(program, program)
     return RuntimeNotAvailableError(
         f"{program} is not installed",
         context={"tool": program},

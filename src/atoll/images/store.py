@@ -8,19 +8,23 @@ crash of the engine and means nothing any more once that engine's state director
 import asyncio
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from atoll.errors import ImageNotFoundError, ImagePullFailedError, InvalidImageError
+from atoll.errors import ImageNotFoundError, InvalidImageError, SandboxError, from_os_error
 from atoll.images import base, context, reference
-from atoll.images.build import Builder
+from atoll.images.blobs import opened
+from atoll.images.build import Builder, BuildNetwork
 from atoll.images.catalog import Catalog
 from atoll.images.certificates import Trust, host_trust
-from atoll.images.layers import Limits, open_blob, unpack
+from atoll.images.layers import Limits, unpack
 from atoll.images.layout import Image, Places, Record
 from atoll.images.lock import exclusive
 from atoll.images.oci import LayoutImage, announce, blob_path, document_digest, read_layout
 from atoll.images.pull import pull
+from atoll.images.reach import Reach
 from atoll.images.recipe import Recipe
 from atoll.images.steps import Progress
 from atoll.settings import MB, ImageSettings, StorageSettings
@@ -28,6 +32,8 @@ from atoll.wire.sandbox import ImageInfo
 
 _BASE = str(reference.parse(reference.BASE))
 _BUSY = "changes images"
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def _silent(line: str) -> None:
@@ -42,6 +48,7 @@ class ImageStore:
         self._cache_dir = storage.cache_dir
         self._places = Places(storage.cache_dir / "images")
         self._catalog = Catalog(self._places)
+        self._reach = Reach(self._places.unreachable)
 
     async def resolve(self, name: str) -> Image:
         """Return the stored image that *name* (a reference or an image digest) means.
@@ -50,7 +57,7 @@ class ImageStore:
             ImageNotFoundError: it is not stored here.
             InvalidImageError: *name* is not a reference.
         """
-        return await asyncio.to_thread(self._catalog.find, name, self._wanted(name))
+        return await self._call(self._catalog.find, name, self._wanted(name))
 
     async def obtain(self, name: str, progress: Progress = _silent) -> Image:
         """Return the image *name* means, pulled first if it is not stored here.
@@ -61,16 +68,13 @@ class ImageStore:
         """
         wanted = self._wanted(name)
         try:
-            return await asyncio.to_thread(self._catalog.find, name, wanted[:1])
+            return await self._call(self._catalog.find, name, wanted[:1])
         except ImageNotFoundError:
             if reference.is_digest(name) or reference.parse(wanted[0]).is_local:
                 raise
-        try:
+        if len(wanted) == 1 or await self._offers(wanted[0]):
             await self._pull(wanted[0], progress, again=False)
-        except (ImageNotFoundError, ImagePullFailedError):
-            if len(wanted) == 1:
-                raise
-        return await asyncio.to_thread(self._catalog.find, name, wanted)
+        return await self._call(self._catalog.find, name, wanted)
 
     async def pull(self, name: str, progress: Progress = _silent) -> Image:
         """Get an image from its registry, also if one is stored under the name already.
@@ -82,7 +86,7 @@ class ImageStore:
         """
         full = str(reference.parse(name))
         await self._pull(full, progress, again=True)
-        return await asyncio.to_thread(self._catalog.find, name, (full,))
+        return await self._call(self._catalog.find, name, (full,))
 
     async def build(
         self,
@@ -91,6 +95,7 @@ class ImageStore:
         *,
         tag: str,
         build_args: Mapping[str, str] | None = None,
+        network: BuildNetwork | None = None,
         progress: Progress = _silent,
     ) -> Image:
         """Build a Dockerfile and store the image as *tag*.
@@ -100,6 +105,7 @@ class ImageStore:
             dockerfile: path in the context.
             tag: reference to store it under.
             build_args: values of ``ARG`` lines.
+            network: where steps run; None: in the host's network.
             progress: gets each line of the build's output.
 
         Raises:
@@ -113,19 +119,16 @@ class ImageStore:
         name = reference.parse(tag)
         if name.digest or name.name == reference.BASE:
             raise InvalidImageError(f"an image cannot be built as {tag}")
-        self._places.make()
-        async with exclusive(self._places.lock, _BUSY, progress):
-            with self._places.scratch() as scratch:
-                copy, layout = scratch / "context", scratch / "layout"
-                limit = self._settings.max_image_mb * MB
-                text = await asyncio.to_thread(context.take, folder, dockerfile, copy, limit)
-                await asyncio.to_thread(announce, layout, self._catalog.layer_ids())
-                builder = Builder(
-                    self._places, self._settings, await self.trust(), self._base_layer
-                )
-                arguments = build_args or {}
-                await builder.build(copy, text, name, layout, progress, build_args=arguments)
-                await asyncio.to_thread(self._take_in, layout, str(name), scratch)
+        async with self._changing(progress) as scratch:
+            copy, layout = scratch / "context", scratch / "layout"
+            limit = self._settings.max_image_mb * MB
+            text = await self._call(context.take, folder, dockerfile, copy, limit)
+            await self._call(announce, layout, self._catalog.layer_ids())
+            builder = Builder(self._places, self._settings, await self.trust(), self._base_layer)
+            await builder.build(
+                copy, text, name, layout, progress, build_args=build_args or {}, network=network
+            )
+            await self._take_in(layout, str(name), scratch)
         return await self.resolve(tag)
 
     async def build_base(self, progress: Progress = _silent, *, refresh: bool = False) -> Image:
@@ -140,15 +143,14 @@ class ImageStore:
             ImageBuildFailedError: a step failed; `context.log` has the end of its output.
         """
         wanted = await base.host_recipe()
-        self._places.make()
-        async with exclusive(self._places.lock, _BUSY, progress):
-            if refresh or not await asyncio.to_thread(self._has_base, wanted):
-                await self._add_base(wanted, progress)
+        async with self._changing(progress) as scratch:
+            if refresh or not await self._call(self._has_base, wanted):
+                await self._add_base(wanted, scratch, progress)
         return await self.resolve(reference.BASE)
 
     async def list(self) -> list[ImageInfo]:
         """Return all named images, by name."""
-        return await asyncio.to_thread(self._catalog.infos)
+        return await self._call(self._catalog.infos)
 
     async def hold(self, digest: str, holder: str, state_dir: Path) -> None:
         """Keep an image while *state_dir* exists, until `release`.
@@ -158,11 +160,11 @@ class ImageStore:
             holder: who needs it, unique on this host: engine and sandbox.
             state_dir: the engine's state directory.
         """
-        await asyncio.to_thread(self._catalog.hold, _digits(digest), holder, state_dir)
+        await self._call(self._catalog.hold, _digits(digest), holder, state_dir)
 
     async def release(self, digest: str, holder: str) -> None:
         """Take back what `hold` said. Idempotent."""
-        await asyncio.to_thread(self._catalog.release, _digits(digest), holder)
+        await self._call(self._catalog.release, _digits(digest), holder)
 
     async def remove(self, name: str, progress: Progress = _silent) -> None:
         """Forget a reference, and its image unless another name means it.
@@ -172,8 +174,8 @@ class ImageStore:
             ResourceBusyError: a sandbox needs the image.
         """
         full = str(reference.parse(name))
-        async with exclusive(self._places.lock, _BUSY, progress):
-            await asyncio.to_thread(self._remove, full)
+        async with self._changing(progress):
+            await self._call(self._remove, full)
 
     async def prune(self, progress: Progress = _silent, *, build_cache: bool = False) -> int:
         """Remove images that no name and no sandbox needs; return how many.
@@ -182,36 +184,56 @@ class ImageStore:
             progress: is told when another process has to be waited for.
             build_cache: also forget all cached build steps.
         """
-        self._places.make()
-        async with exclusive(self._places.lock, _BUSY, progress):
-            await asyncio.to_thread(self._catalog.sweep)
+        async with self._changing(progress):
             if build_cache:
-                await asyncio.to_thread(shutil.rmtree, self._places.build)
-            return await asyncio.to_thread(self._catalog.prune)
+                await self._call(shutil.rmtree, self._places.build)
+            return await self._call(self._catalog.prune)
 
     async def trust(self) -> Trust | None:
         """Return what sandboxes need to trust the host's extra CA certificates, if they shall."""
         if not self._settings.trust_host_ca:
             return None
-        return await asyncio.to_thread(host_trust, self._cache_dir)
+        return await self._call(host_trust, self._cache_dir)
 
     async def _pull(self, full_name: str, progress: Progress, *, again: bool) -> None:
         wanted = reference.parse(full_name)
-        self._places.make()
-        async with exclusive(self._places.lock, _BUSY, progress):
+        async with self._changing(progress) as scratch:
             # Of several tasks that miss an image at once, the first pulls it for all.
             if not again and self._catalog.digest_of(full_name):
                 return
+            layout = scratch / "layout"
+            await pull(
+                wanted,
+                f"oci:{layout}:image",
+                progress,
+                env=self._settings.build_env,
+                timeout=self._settings.build_timeout,
+            )
+            await self._take_in(layout, full_name, scratch)
+            self._reach.forget(wanted)
+
+    async def _offers(self, full_name: str) -> bool:
+        return await self._reach.offers(reference.parse(full_name), self._settings.build_env)
+
+    @asynccontextmanager
+    async def _changing(self, progress: Progress) -> AsyncIterator[Path]:
+        """Hold the lock, with a directory for work in progress."""
+        await self._call(self._places.make)
+        async with exclusive(self._places.lock, _BUSY, progress):
+            await self._call(self._catalog.sweep)
             with self._places.scratch() as scratch:
-                layout = scratch / "layout"
-                await pull(
-                    wanted,
-                    f"oci:{layout}:image",
-                    progress,
-                    env=self._settings.build_env,
-                    timeout=self._settings.build_timeout,
-                )
-                await asyncio.to_thread(self._take_in, layout, full_name, scratch)
+                yield scratch
+
+    async def _call(
+        self, work: Callable[_P, _T], /, *arguments: _P.args, **options: _P.kwargs
+    ) -> _T:
+        """Do blocking work in a thread; what the file system refuses becomes a typed error."""
+        try:
+            return await asyncio.to_thread(work, *arguments, **options)
+        except SandboxError:
+            raise
+        except OSError as error:
+            raise from_os_error(error, error.filename or str(self._places.root)) from error
 
     def _wanted(self, name: str) -> tuple[str, ...]:
         if reference.is_digest(name):
@@ -230,40 +252,39 @@ class ImageStore:
 
     async def _base_layer(self) -> tuple[Record, Path]:
         image = await self.resolve(reference.BASE)
-        record = await asyncio.to_thread(self._catalog.record, _digits(image.digest))
+        record = await self._call(self._catalog.record, _digits(image.digest))
         if record is None:
             raise ImageNotFoundError("the base image was removed just now")
         return record, image.layers[0]
 
-    async def _add_base(self, wanted: Recipe, progress: Progress) -> None:
-        await asyncio.to_thread(self._catalog.sweep)
-        with self._places.scratch() as scratch:
-            root = scratch / "root"
-            built = await base.build(wanted, root, self._settings.build_env, progress)
-            record = Record(
-                digest=document_digest(built.document),
-                layers=(built.diff_id,),
-                document=built.document,
-                created_at=time.time(),
-                sizes=(built.size,),
-                recipe=wanted.digest,
-            )
-            await asyncio.to_thread(self._catalog.add_layer, root, built.diff_id)
-            await asyncio.to_thread(self._catalog.add, record, _BASE)
+    async def _add_base(self, wanted: Recipe, scratch: Path, progress: Progress) -> None:
+        root = scratch / "root"
+        built = await base.build(wanted, root, self._settings.build_env, progress)
+        record = Record(
+            digest=document_digest(built.document),
+            layers=(built.diff_id,),
+            document=built.document,
+            created_at=time.time(),
+            sizes=(built.size,),
+            recipe=wanted.digest,
+        )
+        await self._call(self._catalog.add_layer, root, built.diff_id)
+        await self._call(self._catalog.add, record, _BASE)
 
-    def _take_in(self, layout: Path, name: str, scratch: Path) -> None:
+    async def _take_in(self, layout: Path, name: str, scratch: Path) -> None:
         """Unpack what is new of a layout's image and store it as *name*."""
-        image = read_layout(layout)
-        sizes = self._catalog.layer_sizes()
+        image = await self._call(read_layout, layout)
+        sizes = await self._call(self._catalog.layer_sizes)
+        limits = Limits(size=self._settings.max_image_mb * MB)
         for layer in image.layers:
-            if not self._catalog.has_layer(layer.diff_id):
-                blob = blob_path(layout, layer.digest)
-                limits = Limits(size=self._settings.max_image_mb * MB)
-                with open_blob(blob, layer.media_type) as source:
-                    unpacked = scratch / layer.diff_id
-                    sizes[layer.diff_id] = unpack(source, unpacked, layer.diff_id, limits)
-                self._catalog.add_layer(unpacked, layer.diff_id)
-        self._catalog.add(_record(image, sizes), name)
+            if self._catalog.has_layer(layer.diff_id):
+                continue
+            unpacked = scratch / layer.diff_id
+            async with opened(blob_path(layout, layer.digest), layer.media_type) as source:
+                size = await self._call(unpack, source, unpacked, layer.diff_id, limits)
+            sizes[layer.diff_id] = size
+            await self._call(self._catalog.add_layer, unpacked, layer.diff_id)
+        await self._call(self._catalog.add, _record(image, sizes), name)
 
 
 def _record(image: LayoutImage, sizes: Mapping[str, int]) -> Record:

@@ -83,7 +83,8 @@ def serve() -> Iterator[Registry]:
             if self.command == "GET":
                 self.wfile.write(data)
 
-        do_HEAD = do_GET
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
         def log_message(self, format: str, *args: Any) -> None:
             """Keep the test's output clean."""

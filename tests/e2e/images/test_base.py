@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import ImageBuildFailedError, RuntimeNotAvailableError
-from atoll.images import base
 from atoll.images.base import archive, build, host_recipe
 from atoll.images.layout import Image
 from atoll.images.recipe import Recipe
@@ -123,7 +122,8 @@ async def test_a_missing_tool_is_named_before_anything_is_made(
 ) -> None:
     found = shutil.which
     monkeypatch.setattr(
-        base.shutil, "which", lambda tool, path: None if tool == "mmdebstrap" else found(tool)
+        "atoll.images.base.shutil.which",
+        lambda tool, path: None if tool == "mmdebstrap" else found(tool),
     )
     with pytest.raises(RuntimeNotAvailableError) as caught:
         await build(await host_recipe(), tmp_path / "root", {}, lambda _: None)

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from e2e.images.registry import layer, serve
 
 from atoll.errors import (
     ImageBuildFailedError,
@@ -14,9 +13,11 @@ from atoll.errors import (
     ImagePullFailedError,
     InvalidImageError,
 )
+from atoll.images.build import BuildNetwork
 from atoll.images.certificates import TARGET
 from atoll.images.store import ImageStore
 from atoll.settings import ImageSettings, StorageSettings
+from e2e.images.registry import layer, serve
 
 QUICKSTART = Path(__file__).parents[3] / "examples/quickstart"
 
@@ -168,8 +169,36 @@ async def test_a_cancelled_build_leaves_nothing_and_the_next_one_works(
         await build
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     assert "sleep 4711" not in running
+    assert list(Path("/sys/fs/cgroup").glob("**/atoll-builds/*/")) == []
     write(tmp_path, "FROM atoll/base", "RUN true")
     await built.build(tmp_path, tag="atoll-test/slow")
+
+
+async def test_steps_are_bounded(built: ImageStore, tmp_path: Path) -> None:
+    script = "p=/sys/fs/cgroup; cat $p/memory/memory.limit_in_bytes || cat $p/memory.max"
+    write(tmp_path, "FROM atoll/base", f"RUN {script} 2>/dev/null; cat /proc/self/cgroup")
+    lines: list[str] = []
+    small = ImageStore(StorageSettings(), ImageSettings(build_memory_mib=333))
+    await small.build(tmp_path, tag="atoll-test/bounded", progress=lines.append)
+    assert str(333 << 20) in lines
+    assert any("atoll-builds" in line or line == "0::/" for line in lines)
+
+
+async def test_steps_can_run_in_a_network_of_their_own(built: ImageStore, tmp_path: Path) -> None:
+    """The engine gives one with a sandbox's policy; the host's services are out of reach."""
+    name = "atoll-test-build"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        write(tmp_path, "FROM atoll/base", "RUN cat /proc/net/dev /etc/resolv.conf")
+        lines: list[str] = []
+        network = BuildNetwork(Path("/run/netns", name), ("192.0.2.53",))
+        await built.build(tmp_path, tag="atoll-test/net", progress=lines.append, network=network)
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+    assert [
+        line.split(":")[0].strip() for line in lines if line.count(":") == 1 and " 0 " in line
+    ] == ["lo"]
+    assert "nameserver 192.0.2.53" in lines
 
 
 async def test_builds_at_the_same_time_take_turns(built: ImageStore, tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from e2e.images.registry import Registry, layer, serve
 
 from atoll.errors import ImageNotFoundError, ImagePullFailedError, InvalidImageError
 from atoll.images.store import ImageStore
+from e2e.images.registry import Registry, layer, serve
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """A step's output is seen while it runs, and nothing of a step outlives it."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -60,6 +62,25 @@ async def test_what_a_cancelled_step_started_is_gone_with_its_mounts(tmp_path: P
     await asyncio.sleep(0.3)
     assert marker.read_text() == before
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_step_ends_with_the_process_that_ran_it(tmp_path: Path) -> None:
+    """Killed with -9: an orphan would go on writing into a store somebody else has locked."""
+    marker = tmp_path / "alive"
+    loop = f"setsid sh -c 'while :; do date +%s%N > {marker}; sleep 0.05; done' & wait"
+    program = (
+        "import asyncio, sys; from atoll.images.steps import run_step; "
+        "asyncio.run(run_step(['sh', '-c', sys.argv[1]], print, timeout=60))"
+    )
+    runner = subprocess.Popen([sys.executable, "-c", program, loop])
+    with runner:
+        while not marker.exists():
+            time.sleep(0.05)
+        runner.kill()
+    time.sleep(0.3)
+    before = marker.read_text()
+    time.sleep(0.3)
+    assert marker.read_text() == before
 
 
 async def test_a_step_over_its_time_is_ended() -> None:

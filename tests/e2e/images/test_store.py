@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e.images.registry import Registry, layer, serve
 
 from atoll.errors import ImageNotFoundError, ImagePullFailedError, ResourceBusyError
 from atoll.images.store import ImageStore
 from atoll.settings import ImageSettings, StorageSettings
+from e2e.images.registry import Registry, layer, serve
 
 
 @pytest.fixture
