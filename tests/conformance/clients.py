@@ -1,0 +1,242 @@
+"""The clients of the conformance suite: the same call by both SDKs, raw HTTP and the command line.
+
+What a case checks is an `Outcome`; how a client tells it (result, exception, JSON, exit code) is
+that client's own form and is translated here.
+"""
+
+import asyncio
+import http.client
+import json
+import socket
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import atoll
+import atoll.sync
+from atoll.errors import SandboxError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended. `error` is the code of a typed error, None when there was a result."""
+
+    code: int | None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    signal: str | None = None
+    truncated: bool = False
+    totals: tuple[int, int] = (0, 0)
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode()
+
+
+class Client(Protocol):
+    """What a case can do with a sandbox. Options are those of the SDK."""
+
+    async def exec(self, command: str | list[str], **options: Any) -> Outcome: ...
+
+    async def write(self, path: str, content: bytes, **options: Any) -> None: ...
+
+    async def read(self, path: str) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+def _outcome(result: atoll.ExecResult, error: str | None = None) -> Outcome:
+    return Outcome(
+        result.exit_code,
+        result.stdout_bytes,
+        result.stderr_bytes,
+        result.signal,
+        result.truncated,
+        (result.stdout_total, result.stderr_total),
+        error,
+    )
+
+
+def _failed(error: SandboxError) -> Outcome:
+    if error.result is not None:
+        return _outcome(error.result, error.wire_code)
+    return Outcome(None, error=error.wire_code)
+
+
+class AsyncClient:
+    """The asynchronous SDK."""
+
+    def __init__(self, url: str, sandbox_id: str) -> None:
+        self.env = atoll.connect(url)
+        self.sandbox = atoll.get_sandbox(self.env.Sandbox, sandbox_id)
+
+    async def exec(self, command: str | list[str], **options: Any) -> Outcome:
+        try:
+            return _outcome(await self.sandbox.exec(command, **options))
+        except SandboxError as error:
+            return _failed(error)
+
+    async def write(self, path: str, content: bytes, **options: Any) -> None:
+        await self.sandbox.write_file(path, content, **options)
+
+    async def read(self, path: str) -> bytes:
+        return (await self.sandbox.read_file(path, encoding="bytes")).content
+
+    async def close(self) -> None:
+        await self.env.aclose()
+
+
+class SyncClient:
+    """The blocking SDK, in threads."""
+
+    def __init__(self, url: str, sandbox_id: str) -> None:
+        self.env = atoll.sync.connect(url)
+        self.sandbox = atoll.sync.get_sandbox(self.env.Sandbox, sandbox_id)
+
+    async def exec(self, command: str | list[str], **options: Any) -> Outcome:
+        try:
+            return _outcome(await asyncio.to_thread(self.sandbox.exec, command, **options))
+        except SandboxError as error:
+            return _failed(error)
+
+    async def write(self, path: str, content: bytes, **options: Any) -> None:
+        await asyncio.to_thread(self.sandbox.write_file, path, content, **options)
+
+    async def read(self, path: str) -> bytes:
+        def read() -> bytes:
+            return self.sandbox.read_file(path, encoding="bytes").content
+
+        return await asyncio.to_thread(read)
+
+    async def close(self) -> None:
+        self.env.close()
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=60)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self._path)
+
+
+class HttpClient:
+    """HTTP as a program without our SDK would speak it: JSON in, JSON out, raw bodies of files."""
+
+    def __init__(self, url: str, sandbox_id: str) -> None:
+        self._socket = url.removeprefix("unix://")
+        self._base = f"/v2/namespaces/Sandbox/sandboxes/{sandbox_id}"
+
+    async def exec(self, command: str | list[str], **options: Any) -> Outcome:
+        fields: dict[str, Any] = {"command": command, "buffered": True, **options}
+        if "timeout" in fields and fields["timeout"] is not None:
+            fields["timeout"] = round(fields["timeout"] * 1000)
+        if isinstance(command, list):
+            fields["shellState"] = False
+        status, body = await self._request("POST", "/exec", json.dumps(fields).encode())
+        told = json.loads(body)
+        if status == 200:
+            return self._result(told)
+        result = told.get("context", {}).get("result")
+        return self._result(result, told["code"]) if result else Outcome(None, error=told["code"])
+
+    def _result(self, told: dict[str, Any], error: str | None = None) -> Outcome:
+        stdout, stderr = (_bytes(told, name) for name in ("stdout", "stderr"))
+        return Outcome(
+            told["exitCode"],
+            stdout,
+            stderr,
+            told["signal"],
+            told["truncated"],
+            (len(stdout), len(stderr)),
+            error,
+        )
+
+    async def write(self, path: str, content: bytes, **options: Any) -> None:
+        query = "&".join([f"path={path}", *(f"{name}={value}" for name, value in options.items())])
+        status, body = await self._request("PUT", f"/files?{query}", content)
+        assert status == 200, body
+
+    async def read(self, path: str) -> bytes:
+        status, body = await self._request("GET", f"/files?path={path}")
+        assert status == 200, body
+        return body
+
+    async def _request(
+        self, method: str, path: str, body: bytes | None = None
+    ) -> tuple[int, bytes]:
+        def request() -> tuple[int, bytes]:
+            connection = _UnixConnection(self._socket)
+            try:
+                connection.request(method, self._base + path, body)
+                answer = connection.getresponse()
+                return answer.status, answer.read()
+            finally:
+                connection.close()
+
+        return await asyncio.to_thread(request)
+
+    async def close(self) -> None:
+        pass
+
+
+def _bytes(told: dict[str, Any], name: str) -> bytes:
+    encoded = told.get(f"{name}Base64")
+    return b64decode(encoded) if encoded else str(told[name]).encode()
+
+
+class CliClient:
+    """``atoll containers exec`` and ``atoll cp``: no shell state, a string runs as a script."""
+
+    def __init__(self, url: str, sandbox_id: str) -> None:
+        self._url = url
+        self._id = sandbox_id
+
+    async def exec(self, command: str | list[str], **options: Any) -> Outcome:
+        words = command if isinstance(command, list) else ["bash", "-c", command]
+        stdin = options.pop("stdin", b"")
+        flags = [f"--cwd={options.pop('cwd')}"] if "cwd" in options else []
+        flags += [f"--env={name}={value}" for name, value in options.pop("env", {}).items()]
+        assert not options, f"the command line has no {options}"
+        done = await self._run(["containers", "exec", *flags, self._id, "--", *words], stdin)
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    async def write(self, path: str, content: bytes, **options: Any) -> None:
+        assert not options
+        done = await self._run(["cp", "/dev/stdin", f"{self._id}:{path}"], content)
+        assert done.returncode == 0, done.stderr
+
+    async def read(self, path: str) -> bytes:
+        return (await self.exec(["cat", path])).stdout
+
+    async def _run(self, words: list[str], stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
+        argv = [sys.executable, "-m", "atoll.cli.main", *words]
+        argv[5:5] = ["--url", self._url] if words[0] == "containers" else []
+        if words[0] == "cp":
+            argv += ["--url", self._url]
+        return await asyncio.to_thread(
+            subprocess.run, argv, input=stdin, capture_output=True, check=False
+        )
+
+    async def close(self) -> None:
+        pass
+
+
+CLIENTS: dict[str, Callable[[str, str], Client]] = {
+    "async": AsyncClient,
+    "sync": SyncClient,
+    "http": HttpClient,
+    "cli": CliClient,
+}
+
+
+async def gather(events: AsyncIterator[T]) -> list[T]:
+    return [event async for event in events]

@@ -1,0 +1,123 @@
+"""One engine for the whole suite, and for each case a fresh sandbox with one of the clients.
+
+Every case runs by the asynchronous SDK; those marked ``clients(…)`` also by others, as does every
+case with ``--all-clients`` (but for what a client cannot express).
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import atoll
+import atoll.sync
+from atoll.cli.doctor import examine
+from atoll.images.store import ImageStore
+from atoll.load_settings import load
+from conformance.clients import CLIENTS, AsyncClient, Client
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "clients(*names): other clients that run this case too")
+    config.addinivalue_line("markers", "container: harms or needs more than the fake runtime has")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "box" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("clients")
+    others = list(marker.args) if marker else []
+    if metafunc.config.getoption("--all-clients"):
+        others += [name for name in ("sync", "http") if name not in others]
+    names = ["async", *others]
+    parameters = [pytest.param(name, marks=pytest.mark.client(name)) for name in names]
+    metafunc.parametrize("client_name", parameters)
+
+
+@pytest.fixture(scope="session")
+def level(request: pytest.FixtureRequest) -> str:
+    """The isolation level of this run."""
+    wanted = str(request.config.getoption("--level"))
+    if wanted != "auto":
+        return wanted
+    reason = asyncio.run(_missing())
+    if reason and os.environ.get("ATOLL_CI"):
+        pytest.fail(f"no real containers on the machine of a CI run: {reason}")
+    return "fake" if reason else "container"
+
+
+async def _missing() -> str | None:
+    settings = load().settings
+    report = await examine(settings)
+    if report.isolation is None:
+        return str([check for check in report.checks if check.verdict == "failed"])
+    images = await ImageStore(settings.storage, settings.images).list()
+    if not any(image.reference.startswith("atoll/base") for image in images):
+        return "the base image is not built (make run, or atoll image build-base)"
+    return None
+
+
+@pytest.fixture(autouse=True)
+def _fits(request: pytest.FixtureRequest, level: str) -> None:
+    if level == "fake" and request.node.get_closest_marker("container"):
+        pytest.skip("the fake runtime runs on the host itself")
+
+
+@pytest.fixture(scope="session")
+def url(level: str) -> Iterator[str]:
+    """Address of the engine of this run."""
+    state_dir = Path(tempfile.mkdtemp(prefix="atoll-conformance-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATOLL_RUNTIME_DEFAULT", level)
+        with atoll.sync.local(state_dir=state_dir) as env:
+            env.version()
+            yield env.transport.endpoint.shown
+    _remove(state_dir)
+
+
+def _remove(state_dir: Path) -> None:
+    """Wait for the engine, which ends with its last lease, and remove what it left mounted."""
+    deadline = time.monotonic() + 20
+    while (state_dir / "lease.sock").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    while os.path.ismount(state_dir / "layers") and time.monotonic() < deadline:
+        subprocess.run(["umount", state_dir / "layers"], capture_output=True)
+        time.sleep(0.05)
+    shutil.rmtree(state_dir, ignore_errors=True)
+
+
+@pytest.fixture
+def sandbox_id() -> str:
+    return f"c-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+async def box(url: str, sandbox_id: str, client_name: str) -> AsyncIterator[Client]:
+    """A fresh sandbox, used by the client of this run."""
+    client = CLIENTS[client_name](url, sandbox_id)
+    yield client
+    await client.close()
+    await _destroy(url, sandbox_id)
+
+
+@pytest.fixture
+async def sandbox(url: str, sandbox_id: str) -> AsyncIterator[atoll.Sandbox]:
+    """A fresh sandbox for cases about the asynchronous SDK itself."""
+    client = AsyncClient(url, sandbox_id)
+    yield client.sandbox
+    await client.close()
+    await _destroy(url, sandbox_id)
+
+
+async def _destroy(url: str, sandbox_id: str) -> None:
+    async with atoll.connect(url) as env:
+        with suppress(atoll.SandboxError):
+            await atoll.get_sandbox(env.Sandbox, sandbox_id).destroy()
