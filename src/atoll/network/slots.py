@@ -19,12 +19,15 @@ from atoll.errors import ContainerUnavailableError, InvalidConfigError, SandboxE
 from atoll.host import process
 from atoll.host.mounts import stop_propagation
 from atoll.host.threads import run_to_end
-from atoll.network import plan, resolvers, rules
+from atoll.network import foreign, plan, resolvers, rules
 from atoll.network.links import Links
 from atoll.settings import NetworkSettings
 
 BASE = Path("/run/atoll/netns")
 """Where namespaces are kept, of all engines of the host: names of slots are unique on it."""
+
+GUARD_INTERVAL = 5.0
+"""Seconds between two looks whether the packet filter is still there (4 ms each)."""
 
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
@@ -63,6 +66,7 @@ class NetworkSlots:
         self._next = secrets.randbelow(self._plan.slots)
         self._making: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._guard: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Put the packet filter in force, find slots that are in use, prepare others.
@@ -83,16 +87,21 @@ class NetworkSlots:
         _enable_forwarding()
         self._offline = await self._read_offline()
         await self._load(self._ruleset())
+        await self._warn_of_refusals()
         for link in await run_to_end(self._links.find):
             if link.host_ref:
                 self._used[link.host_ref] = self._slot(link.number, link.gateway)
             else:
                 await run_to_end(self._links.remove, link.number)
         self._refill()
+        self._guard = asyncio.create_task(self._keep_filter(), name="packet filter guard")
 
     async def close(self) -> None:
         """Remove prepared slots, and the packet filter unless a slot is still in use."""
         self._closing = True
+        if self._guard:
+            self._guard.cancel()
+            await asyncio.gather(self._guard, return_exceptions=True)
         await asyncio.gather(*self._making, return_exceptions=True)
         while self._ready:
             await run_to_end(self._links.remove, self._ready.popleft())
@@ -204,6 +213,31 @@ class NetworkSlots:
             return set()
         items = json.loads(done.stdout)["nftables"]
         return {name for item in items for name in item.get("set", {}).get("elem", ())}
+
+    async def _keep_filter(self) -> None:
+        """Load the filter again when somebody flushed the host's whole ruleset.
+
+        A restart of the distribution's nftables service does that.
+        """
+        while True:
+            await asyncio.sleep(GUARD_INTERVAL)
+            try:
+                done = await _nft(("list", "chain", "inet", self._table, "to_host"))
+                if done.code:
+                    _log.warning("the packet filter was removed by somebody and is loaded again")
+                    await self._load(self._ruleset())
+            except (SandboxError, OSError) as error:
+                _log.warning("the packet filter cannot be looked after", error=str(error))
+
+    async def _warn_of_refusals(self) -> None:
+        done = await _nft(("-j", "list", "chains"))
+        chains = [] if done.code else foreign.forward_refusals(json.loads(done.stdout))
+        if chains:
+            _log.warning(
+                "other packet filters keep sandboxes from the internet",
+                chains=chains,
+                suggestion=foreign.SUGGESTION,
+            )
 
     async def _refuse_overlap(self) -> None:
         for name, address in (await run_to_end(self._links.foreign_networks)).items():

@@ -143,6 +143,34 @@ async def test_other_tables_are_never_touched(slots: NetworkSlots, engine: Engin
     assert tables() == ["table ip filter"]
 
 
+async def test_a_flushed_packet_filter_is_back_soon(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart of the host's nftables service flushes every table."""
+    monkeypatch.setattr("atoll.network.slots.GUARD_INTERVAL", 0.05)
+    slots = engine()
+    await slots.open()
+    slot, offline = await slots.acquire("a"), await slots.acquire("b")
+    await slots.set_internet("b", False)
+    subprocess.run(["nft", "flush", "ruleset"], check=True)
+    assert world.ask(None, world.METADATA) == world.UPLINK
+    async with asyncio.timeout(5):
+        while not tables():
+            await asyncio.sleep(0.01)
+    assert world.ask(slot.netns, world.PUBLIC) == world.UPLINK
+    assert world.ask(slot.netns, world.METADATA) is None
+    assert world.ask(offline.netns, world.PUBLIC) is None
+
+
+async def test_a_foreign_filter_that_stops_sandboxes_is_told(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = "table ip filter { chain F { type filter hook forward priority 0; policy drop; }; }"
+    subprocess.run(["nft", foreign], check=True)
+    await engine().open()
+    assert "ip filter F" in capsys.readouterr().out
+
+
 async def test_a_range_that_the_host_uses_is_refused(engine: Engine) -> None:
     with pytest.raises(InvalidConfigError, match="up0"):
         await engine(cidr="198.51.0.0/16").open()
