@@ -1,5 +1,6 @@
 """Wires the engine: the only place that builds components, opens and closes them in order."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -72,8 +73,10 @@ class Engine:
 
     async def sleep_all(self) -> None:
         """Put every live sandbox to sleep: the last user of a private engine has left."""
-        for sandbox in list(self._shared.live.values()):
-            await sandbox.stop()
+        stops = [sandbox.stop() for sandbox in self._shared.live.values()]
+        for outcome in await asyncio.gather(*stops, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                log.warning("sandbox did not stop", reason=str(outcome))
 
     def sandbox(self, namespace: str, id: str) -> Sandbox:
         """Return the object of *namespace* and *id*; nothing is read, made or started.

@@ -12,8 +12,7 @@ agent that refuses an upload says why in just such a moment.
 import asyncio
 import json
 import socket
-from collections import deque
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -88,7 +87,7 @@ class Link:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._decoder = frames.Decoder()
-        self._ready: deque[Frame] = deque()
+        self._received: Iterator[Frame] = iter(())
 
     @classmethod
     async def open(cls, connection: socket.socket, header: Mapping[str, Any]) -> Self:
@@ -145,9 +144,14 @@ class Link:
                 return
 
     async def _next(self, silence: float | None) -> Frame:
-        while not self._ready:
-            self._ready.extend(_decoded(self._decoder, await self._read(silence)))
-        return self._ready.popleft()
+        while True:
+            try:
+                for frame in self._received:
+                    _check(frame)
+                    return frame
+            except (frames.FrameError, msgspec.MsgspecError) as error:
+                raise LinkError(f"the agent sent something malformed ({error})") from error
+            self._received = self._decoder.feed(await self._read(silence))
 
     async def _read(self, silence: float | None) -> bytes:
         try:
@@ -205,16 +209,6 @@ class Link:
         """Send *data* in frames of at most `CHUNK` bytes; raise as `send`."""
         for start in range(0, len(data), frames.CHUNK):
             await self.send(kind, data[start : start + frames.CHUNK])
-
-
-def _decoded(decoder: frames.Decoder, data: bytes) -> list[Frame]:
-    try:
-        found = list(decoder.feed(data))
-        for frame in found:
-            _check(frame)
-    except (frames.FrameError, msgspec.MsgspecError) as error:
-        raise LinkError(f"the agent sent something malformed ({error})") from error
-    return found
 
 
 def _check(frame: Frame) -> None:

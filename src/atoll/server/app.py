@@ -6,8 +6,9 @@ its traceback goes to the log under the request's id, the caller gets `INTERNAL_
 
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import structlog
@@ -27,6 +28,8 @@ from atoll.wire.ops import Op
 
 log = structlog.get_logger(__name__)
 
+Endpoint = Callable[[Request], Awaitable[ASGIApp]]
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _IN_QUERY = frozenset({"GET", "DELETE"})
 
@@ -38,24 +41,37 @@ def application(engine: Engine, keys: Auth, *, unix: bool) -> ASGIApp:
         keys: who may call.
         unix: whether the listener is the unix socket.
     """
-    routes = [
-        Route(op.path, _endpoint(engine, op, handler), methods=[op.method])
-        for op, handler in HANDLERS.items()
-    ]
-    routes.append(Route("/health", _health, methods=["GET"]))
+    resources: dict[str, _Resource] = defaultdict(_Resource)
+    for op, handler in HANDLERS.items():
+        resources[op.path].methods[op.method] = _endpoint(engine, op, handler)
+    resources["/health"].methods["GET"] = _health
+    routes = [Route(path, resource) for path, resource in resources.items()]
     # The bare router: the application class would answer faults itself, before they get here.
     return _Gate(Router(routes, redirect_slashes=False, default=_no_route), keys, unix)
 
 
-def _endpoint(
-    engine: Engine, op: Op[Any, Any], handler: Handler
-) -> Callable[[Request], Awaitable[Any]]:
-    async def endpoint(request: Request) -> Any:
+class _Resource:
+    """What one path answers, by method. An ASGI application."""
+
+    def __init__(self) -> None:
+        self.methods: dict[str, Endpoint] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self.methods.get(scope["method"])
+        if endpoint is None:
+            await _no_route(scope, receive, send)
+            return
+        response = await endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+def _endpoint(engine: Engine, op: Op[Any, Any], handler: Handler) -> Endpoint:
+    async def endpoint(request: Request) -> ASGIApp:
         auth.check(request.scope["caller"], op.scope, request.path_params.get("namespace"))
         result = await handler(engine, request, await _body(engine, op, request))
         if isinstance(result, msgspec.Struct):
             return Response(msgspec.json.encode(result), media_type="application/json")
-        return result
+        return cast("ASGIApp", result)
 
     return endpoint
 

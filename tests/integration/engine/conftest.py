@@ -8,7 +8,13 @@ from integration.engine.scripted import World
 
 from atoll.engine.engine import Engine
 from atoll.engine.store import Store
-from atoll.settings import LifecycleSettings, RuntimeSettings, Settings, StorageSettings
+from atoll.settings import (
+    LifecycleSettings,
+    RuntimeSettings,
+    ServerSettings,
+    Settings,
+    StorageSettings,
+)
 
 
 class Opener(Protocol):
@@ -35,6 +41,7 @@ def opener(world: World) -> Opener:
             storage=StorageSettings(state_dir=world.state_dir, cache_dir=world.state_dir),
             runtime=RuntimeSettings(default="scripted", start_timeout=start_timeout),
             lifecycle=lifecycle,
+            server=ServerSettings(port=0),
         )
         store = await Store(world.state_dir / "atoll.db").open()
         engine = Engine(settings, store, "e0", world.parts())
