@@ -105,29 +105,24 @@ class Catalog:
         """Take the mark of *holder* away."""
         (self._places.uses(digest) / quote(holder, safe="")).unlink(missing_ok=True)
 
-    def untag(self, name: str) -> None:
-        """Forget a reference; its image goes with the next `prune` when nothing else needs it.
+    def remove(self, name: str) -> None:
+        """Forget a reference, and its image unless another name means it.
 
         Raises:
             ImageNotFoundError: there is no such reference.
+            ResourceBusyError: sandboxes need the image; names some of them.
         """
-        try:
-            self._places.reference(name).unlink()
-        except FileNotFoundError:
-            raise _not_found(name, name) from None
-
-    def check_unused(self, digest: str) -> None:
-        """Raise unless no sandbox needs the image.
-
-        Raises:
-            ResourceBusyError: sandboxes need it; names some of them.
-        """
+        digest = self.digest_of(name)
+        if not digest:
+            raise _not_found(name, name)
         if users := self._users(digest):
             raise ResourceBusyError(
-                f"the image is used by {len(users)} sandbox(es)",
+                f"{name} is used by {len(users)} sandbox(es)",
                 context={"digest": f"sha256:{digest}", "users": users[:10]},
                 suggestion="destroy them first",
             )
+        self._places.reference(name).unlink(missing_ok=True)
+        self.prune()
 
     def prune(self, settle: float = SETTLE) -> int:
         """Remove images no name and no sandbox needs, and layers of no image.

@@ -175,7 +175,7 @@ class ImageStore:
         """
         full = str(reference.parse(name))
         async with self._changing(progress):
-            await self._call(self._remove, full)
+            await self._call(self._catalog.remove, full)
 
     async def prune(self, progress: Progress = _silent, *, build_cache: bool = False) -> int:
         """Remove images that no name and no sandbox needs; return how many.
@@ -239,12 +239,6 @@ class ImageStore:
         if reference.is_digest(name):
             return (name,)
         return reference.candidates(name, self._settings.image_aliases)
-
-    def _remove(self, full_name: str) -> None:
-        digest = self._catalog.digest_of(full_name)
-        self._catalog.check_unused(digest)
-        self._catalog.untag(full_name)
-        self._catalog.prune()
 
     def _has_base(self, wanted: Recipe) -> bool:
         record = self._catalog.record(self._catalog.digest_of(_BASE))

@@ -93,7 +93,7 @@ def test_prune_keeps_what_has_a_name(catalog: Catalog) -> None:
 def test_prune_removes_an_image_without_name_and_the_layers_only_it_had(catalog: Catalog) -> None:
     add(catalog, "x:1", A, A, B)
     add(catalog, "y:1", B, A, C)
-    catalog.untag("x:1")
+    catalog._places.reference("x:1").unlink()
     assert catalog.prune(settle=0) == 1
     assert sorted(catalog.layer_ids()) == [A, C]
     with pytest.raises(ImageNotFoundError):
@@ -105,7 +105,7 @@ def test_prune_leaves_an_image_alone_that_was_just_found(catalog: Catalog) -> No
     add(catalog, "x:1", A, A)
     os.utime(catalog._places.record(A), (1, 1))
     find(catalog, "x:1")
-    catalog.untag("x:1")
+    catalog._places.reference("x:1").unlink()
     assert catalog.prune() == 0
     assert catalog.layer_ids() == [A]
 
@@ -116,7 +116,7 @@ def test_an_image_in_use_survives_prune_until_it_is_released(
     add(catalog, "x:1", A, A)
     catalog.hold(A, "engine/sandbox", tmp_path)
     catalog.hold(A, "engine/sandbox", tmp_path)
-    catalog.untag("x:1")
+    catalog._places.reference("x:1").unlink()
     assert catalog.prune(settle=0) == 0
     catalog.release(A, "engine/sandbox")
     catalog.release(A, "engine/sandbox")
@@ -131,10 +131,21 @@ def test_a_use_of_an_engine_whose_state_is_gone_counts_no_more(
     add(catalog, "x:1", A, A)
     catalog.hold(A, "e", state)
     with pytest.raises(ResourceBusyError) as caught:
-        catalog.check_unused(A)
+        catalog.remove("x:1")
     assert caught.value.context["users"] == ["e"]
     state.rmdir()
-    catalog.check_unused(A)
+    catalog.remove("x:1")
+    assert catalog.infos() == []
+
+
+def test_removing_what_is_not_there_says_so_whatever_others_use(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    add(catalog, "x:1", A, A)
+    catalog.hold(A, "e", tmp_path)
+    with pytest.raises(ImageNotFoundError):
+        catalog.remove("y:1")
+    assert [info.reference for info in catalog.infos()] == ["x:1"]
 
 
 def test_what_killed_work_left_is_swept(catalog: Catalog) -> None:
