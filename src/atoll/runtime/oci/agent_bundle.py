@@ -17,7 +17,8 @@ renamed into place, so builders may race and a reader never sees half of one.
 
 A bundle must outlive the sandboxes that run from it, also those of other engines on this host and
 of an engine that was upgraded since. Each sandbox therefore leaves a link to its run directory
-in ``<key>.users/``; `collect` removes bundles whose links all lead nowhere.
+in ``<key>.users/``, and each engine one to its state directory; `collect` removes bundles whose
+links all lead nowhere.
 """
 
 import asyncio
@@ -131,6 +132,14 @@ async def build(cache_dir: Path, interpreter: Interpreter | None = None) -> Agen
             suggestion="run the engine with a CPython that is linked against glibc",
         ) from error
     return AgentBundle(path=path, loader=loader.name)
+
+
+def adopt(bundle: AgentBundle, engine_id: str, state_dir: Path) -> None:
+    """Say that the engine starts its sandboxes from *bundle* from now on, and from no other."""
+    name = f"engine.{engine_id}"
+    for users in bundle.path.parent.glob("*.users"):
+        (users / name).unlink(missing_ok=True)
+    use(bundle.path, name, state_dir)
 
 
 def use(path: Path, name: str, run_dir: Path) -> None:

@@ -87,7 +87,6 @@ class OciRuntime:
         hierarchies = cgroup.mounted()
         choice = cli.choose(await cli.probe(), settings.oci, hierarchies.mode)
         agent = await agent_bundle.build(storage.cache_dir)
-        await asyncio.to_thread(agent_bundle.collect, agent)
         host = bundle.Host(
             machine=os.uname().machine,
             nofile=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
@@ -102,6 +101,8 @@ class OciRuntime:
         )
         for directory in (runtime._records, runtime._root):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        agent_bundle.adopt(agent, engine_id, storage.state_dir)
+        await asyncio.to_thread(agent_bundle.collect, agent)
         return runtime
 
     async def start(self, spec: ContainerSpec) -> Container:

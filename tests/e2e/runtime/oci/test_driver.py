@@ -4,14 +4,14 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from atoll.errors import ContainerUnavailableError
-from atoll.runtime.base import Mount
+from atoll.runtime.base import Mount, Runtime
 from atoll.runtime.oci.driver import OciRuntime
 from atoll.settings import RuntimeSettings, StorageSettings
 from e2e.runtime.boxes import Bench, Box
@@ -119,7 +119,7 @@ async def test_a_start_that_fails_says_why_and_leaves_nothing(
     bench: Bench, wrong: Callable[[Bench], dict[str, object]]
 ) -> None:
     spec = msgspec.structs.replace(bench.spec(), **wrong(bench))
-    with pytest.raises(ContainerUnavailableError, match="(?i)no such file") as caught:
+    with pytest.raises(ContainerUnavailableError, match=r"(?i)no such file") as caught:
         await bench.runtime.start(spec)
     assert caught.value.context["reason"] == "runtime"
     assert traces(bench, spec.host_ref) == []
@@ -163,6 +163,7 @@ async def test_a_frozen_sandbox_can_be_removed(bench: Bench) -> None:
 
 async def test_the_agent_holds_sockets_and_files_but_no_directory(box: Box) -> None:
     """A directory descriptor is a way out; variables steer loaders and interpreters."""
+    box.call("hello")
     held = {path.name: os.readlink(path) for path in Path(f"/proc/{box.pid}/fd").iterdir()}
     assert not [target for fd, target in held.items() if Path(f"/proc/{box.pid}/fd/{fd}").is_dir()]
     ours = [held[fd] for fd in ("5", "6", "7")]
@@ -240,3 +241,25 @@ async def test_each_sandbox_says_its_own_name(bench: Bench) -> None:
         told = one.sh(say).split(), two.sh(say).split()
     assert [told[0][:2], told[1][:2]] == [["one", "one"], ["two", "two"]]
     assert told[0][2] != told[1][2]
+
+
+@pytest.fixture
+def netns() -> Iterator[Path]:
+    name = f"atoll-test-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    yield Path("/run/netns", name)
+    subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+async def test_a_given_network_namespace_is_joined_and_not_owned(bench: Bench, netns: Path) -> None:
+    """The engine made it: root inside can use it and change nothing of it."""
+    async with bench.running(netns=netns) as box:
+        inside = os.stat(f"/proc/{box.pid}/ns/net")
+        assert (inside.st_dev, inside.st_ino) == (netns.stat().st_dev, netns.stat().st_ino)
+        assert "lo:" in box.sh("cat /proc/net/dev")
+        assert "ermitted" in box.sh("ip link set lo up")
+
+
+async def test_the_driver_is_a_runtime(bench: Bench) -> None:
+    driver: Runtime = bench.runtime
+    assert (driver.level, driver.name) == ("container", bench.runtime.choice.name)

@@ -43,6 +43,17 @@ def test_a_bundle_in_use_is_kept_until_its_last_sandbox_is_gone(
     assert sorted(path.name for path in old.parent.iterdir()) == ["current"]
 
 
+def test_an_engine_keeps_the_bundle_it_starts_from_and_lets_go_of_earlier_ones(
+    current: AgentBundle, tmp_path: Path
+) -> None:
+    """An engine that was idle for long must still find it when the next sandbox starts."""
+    old = AgentBundle(path=old_bundle(current), loader="ld.so")
+    agent_bundle.adopt(old, "e1", tmp_path)
+    assert agent_bundle.collect(current) == []
+    agent_bundle.adopt(current, "e1", tmp_path)
+    assert agent_bundle.collect(current) == [old.path]
+
+
 def test_a_sandbox_that_vanished_without_a_word_keeps_nothing(
     current: AgentBundle, tmp_path: Path
 ) -> None:
