@@ -4,9 +4,9 @@ Roots appear in ``/run/atoll/<key of the state directory>/<host_ref>/rootfs``, n
 directory: the container's first process walks to its root with the sandbox's ids, which closed
 directories (state, a home) would stop. Only root of that sandbox may pass its own directory there.
 
-Every layer is cloned, idmapped and attached beside the root for the moment of the mount; overlay
-keeps private clones, so these are gone again before the root is used. Whatever a crash leaves lies
-below the sandbox's directory and is found in the mount table. Nothing of a mounted layer is ever
+Every layer is cloned, idmapped and attached in a staging file system beside the root for the
+moment of the mount; overlay keeps private clones, so it is gone again before the root is used.
+Whatever a crash leaves lies below the sandbox's directory and is found in the mount table. Nothing of a mounted layer is ever
 changed from outside.
 """
 
@@ -137,9 +137,8 @@ class RootfsStore:
     def _unmount(self, folder: Path) -> None:
         staging = folder / _STAGING
         with suppress(FileNotFoundError):
-            for target in staging.iterdir():
-                _umount_or_detach(target)
-                target.rmdir()
+            if staging.is_mount():
+                linux.umount(staging, linux.MNT_DETACH)
             staging.rmdir()
         # Removing a mount point also unmounts it in namespaces that copied it earlier.
         with suppress(FileNotFoundError):
@@ -164,13 +163,13 @@ def _mount_overlay(
 ) -> None:
     staging = root.parent / _STAGING
     staging.mkdir(mode=0o700)
+    linux.mount("atoll", staging, "tmpfs", data="mode=700")
     names = [str(number) for number in range(len(lowers))]
     for name, source in zip([*names, "own"], [*lowers, layer], strict=True):
         _attach_mapped(source, staging / name, userns)
     _overlay(root, staging, names, str(label))
-    for name in [*names, "own"]:
-        linux.umount(staging / name)
-        (staging / name).rmdir()
+    # All at once: each ordinary unmount waits for every processor (5 ms on a busy machine).
+    linux.umount(staging, linux.MNT_DETACH)
     staging.rmdir()
 
 
