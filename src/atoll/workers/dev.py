@@ -98,6 +98,8 @@ async def apply(engine: Any, project: wrangler.Project, say: Say) -> None:
         SandboxError: the build failed.
     """
     config = project.config
+    if config.containers:
+        await engine.images.build_base(on_progress=say)
     for binding in config.durable_objects.bindings:
         container = config.container(binding.class_name)
         name = config.namespace(binding.class_name)

@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--fd", type=int, required=True, help="the listening socket")
     parser.add_argument("--production", action="store_true")
     args = parser.parse_args()
-    logging.basicConfig(level="INFO", format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level="WARNING", format="%(levelname)s %(name)s: %(message)s")
     threading.Thread(target=_end_with_parent, daemon=True).start()
     asyncio.run(_serve(args))
 
