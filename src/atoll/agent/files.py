@@ -58,14 +58,14 @@ OPERATIONS: Final = {
 """Operation → module of `atoll.agent` that has a function of the operation's name."""
 
 
-def serve(connection: socket.socket, header: Mapping[str, Any], _context: object = None) -> None:
+def serve(connection: socket.socket, header: Mapping[str, Any]) -> None:
     """Do one operation and close its connection.
 
     Args:
         connection: blocking or not; used by nobody else.
         header: the payload of the HEADER frame, with ``cwd`` filled in.
     """
-    stream = Stream(connection)
+    stream = Stream(connection, has_body=header.get("op") in {"fs.write_file", "fs.upload"})
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -6,8 +6,8 @@ links among the copied files, and extended attributes of users. A copy belongs t
 has no set-id bits, unless it is the second half of a move. A single file copied over an existing
 one is a write: that file keeps its mode and owner.
 
-One file is durable when the call returns. The files of a tree are written back by the kernel in
-its own time: thousands of single syncs would take minutes.
+A copy is durable when the call returns: one file by its own sync, a tree by one call for its
+whole file system, because thousands of single syncs would take minutes.
 """
 
 import errno
@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from atoll import errors
-from atoll.agent import files_delete, files_path, files_spool, files_walk
+from atoll.agent import files_delete, files_path, files_spool, files_walk, kernel
 from atoll.agent.files_path import Place, to_text
 from atoll.agent.files_request import Fields
 from atoll.agent.files_stream import Stream
@@ -77,12 +77,13 @@ class Copy:
             found = os.fstat(source)
             if existing is not None and os.path.samestat(found, existing):
                 return
-            with files_spool.Spool(place, existing) as spool:
+            mode = None if existing else found.st_mode & 0o777
+            with files_spool.Spool(place, existing, mode) as spool:
                 self._content(source, spool.fd)
                 spool.size = os.fstat(spool.fd).st_size
                 files_spool.copy_attributes(source, spool.fd)
                 os.utime(spool.fd, ns=(found.st_atime_ns, found.st_mtime_ns))
-                spool.replace(None if existing else found.st_mode & 0o777)
+                spool.replace()
         finally:
             os.close(source)
 
@@ -133,6 +134,7 @@ class Copy:
                     files_walk.allow_depth(len(stack))
                 else:
                     self._member(level, item.name, top)
+            kernel.syncfs(top)
         finally:
             os.close(top)
             for level in stack:

@@ -41,8 +41,8 @@ def _compile(expressions: list[str]) -> Callable[[str], bool]:
     return lambda path: match(path) is not None
 
 
-def translate(pattern: str) -> str:
-    """Return the regular expression of one glob."""
+def translate(pattern: str, *, braces: bool = True) -> str:
+    """Return the regular expression of one glob; without *braces*, ``{`` is only itself."""
     parts: list[str] = []
     at, depth = 0, 0
     while at < len(pattern):
@@ -52,7 +52,7 @@ def translate(pattern: str) -> str:
             part, at = _stars(pattern, at)
         elif char == "[":
             part, at = _set(pattern, at)
-        elif char == "{" and "}" in pattern[at:]:
+        elif char == "{" and braces and "}" in pattern[at:]:
             part, depth = "(?:", depth + 1
         elif char == "}" and depth:
             part, depth = ")", depth - 1

@@ -46,11 +46,20 @@ def is_temporary(name: bytes) -> bool:
 
 
 class Spool:
-    """Content on its way into one place. A context manager: what is not committed is gone."""
+    """Content on its way into one place. A context manager: what is not committed is gone.
 
-    def __init__(self, place: Place, existing: os.stat_result | None) -> None:
+    Args:
+        place: where the content is to go.
+        existing: what is there now.
+        mode: permission bits of the file; None: those it has, or the usual ones of a new file.
+    """
+
+    def __init__(
+        self, place: Place, existing: os.stat_result | None, mode: int | None = None
+    ) -> None:
         self._place = place
         self._existing = existing
+        self._mode = mode
         self._name: bytes | None = None
         self.size = 0
         self._beside = existing is None or stat.S_ISREG(existing.st_mode)
@@ -75,30 +84,30 @@ class Spool:
         while view:
             view = view[os.write(self.fd, view) :]
 
-    def replace(self, mode: int | None = None) -> None:
+    def replace(self) -> None:
         """Make the content that of the place, durably.
 
-        An existing file's mode, owner and extended attributes are kept; *mode* overrides.
+        An existing file's mode, owner and extended attributes are kept.
         """
         if not self._beside:
-            self._overwrite(mode)
+            self._overwrite()
             return
         if self._existing is not None:
             _copy_attributes(self._place, self.fd)
-            os.fchmod(self.fd, stat.S_IMODE(self._existing.st_mode))
-        if mode is not None:
-            os.fchmod(self.fd, mode)
+        wanted = self._wanted_mode()
+        if wanted is not None and stat.S_IMODE(os.fstat(self.fd).st_mode) != wanted:
+            os.fchmod(self.fd, wanted)
         os.fsync(self.fd)
         try:
             self._publish()
         except OSError as error:
             if self._existing is None or error.errno not in _NO_RENAME:
                 raise
-            self._overwrite(mode)
+            self._overwrite()
             return
         self._place.sync()
 
-    def append(self, mode: int | None = None) -> None:
+    def append(self) -> None:
         """Add the content to the end of the place's file, all of it or nothing.
 
         One write call does it, which the kernel lets nobody interleave; a lock keeps appends of
@@ -118,8 +127,8 @@ class Spool:
                 if stat.S_ISREG(before.st_mode):
                     os.ftruncate(fd, before.st_size)
                 raise
-            if mode is not None:
-                os.fchmod(fd, mode)
+            if self._mode is not None:
+                os.fchmod(fd, self._mode)
         finally:
             os.close(fd)
         if self._existing is None:
@@ -138,18 +147,25 @@ class Spool:
         self._drop_name()
         return -1
 
+    def _wanted_mode(self) -> int | None:
+        if self._mode is None and self._existing is not None:
+            return stat.S_IMODE(self._existing.st_mode)
+        return self._mode
+
     def _create(self) -> int:
-        directory = self._place.directory
+        """Make the file with the final mode: changing a mode sends an event to who watches."""
+        directory, mode = self._place.directory, self._wanted_mode()
+        mode = 0o666 if mode is None else mode & 0o777
         if os.path.exists(b"/proc/self/fd"):
             flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
             try:
-                return os.open(b".", flags, 0o666, dir_fd=directory)
+                return os.open(b".", flags, mode, dir_fd=directory)
             except OSError as error:
                 if error.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}:
                     raise
         self._name = temporary_name()
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(self._name, flags, 0o666, dir_fd=directory)
+        return os.open(self._name, flags, mode, dir_fd=directory)
 
     def _publish(self) -> None:
         directory, name = self._place.directory, self._place.name
@@ -169,7 +185,7 @@ class Spool:
             os.unlink(self._name, dir_fd=self._place.directory)
             self._name = None
 
-    def _overwrite(self, mode: int | None) -> None:
+    def _overwrite(self) -> None:
         fd = self._place.open(os.O_WRONLY)
         try:
             os.set_blocking(fd, True)  # a FIFO with a reader takes its time
@@ -178,8 +194,8 @@ class Spool:
             if stat.S_ISREG(os.fstat(fd).st_mode):
                 os.ftruncate(fd, self.size)
                 os.fsync(fd)
-            if mode is not None:
-                os.fchmod(fd, mode)
+            if self._mode is not None:
+                os.fchmod(fd, self._mode)
         finally:
             os.close(fd)
 

@@ -40,15 +40,20 @@ class Interrupted(Exception):  # noqa: N818 - named after what happened, as Canc
 
 
 class Stream:
-    """Sends and receives the frames of one operation."""
+    """Sends and receives the frames of one operation.
 
-    def __init__(self, connection: socket.socket) -> None:
+    Args:
+        connection: used by nobody else.
+        has_body: a body follows, whether the operation comes to reading it or not.
+    """
+
+    def __init__(self, connection: socket.socket, *, has_body: bool = False) -> None:
         connection.settimeout(None)
         self._socket = connection
         self._buffer = bytearray()  # made when there is something to receive
         self._view = memoryview(self._buffer)
         self._start = self._end = self._left = 0
-        self._in_body = False
+        self._in_body = has_body
         self._checks = 0
 
     def send(self, kind: int, payload: bytes | memoryview = b"") -> None:
@@ -71,25 +76,27 @@ class Stream:
         except OSError as error:
             raise Interrupted(str(error)) from error
 
-    def send_file(self, file: int, offset: int, count: int) -> int:
+    def send_file(self, file: int, offset: int, count: int, *, fill: bool = False) -> int:
         """Send *count* bytes of *file* as DATA frames.
 
         Returns:
-            How many of them the file had; when fewer than *count*, the frame that was begun is
-            filled with zeros and no further one is sent.
+            How many of them the file had. When fewer than *count*, the frame that was begun is
+            filled with zeros, and with *fill* so are all that were to follow.
 
         Raises:
             OSError: the file could not be read; the connection can still be used.
         """
-        start, end = offset, offset + count
-        while offset < end:
-            stop = min(offset + CHUNK, end)
-            sent = self._send_chunk(file, offset, stop - offset)
-            offset += sent
-            if offset < stop:
-                break
+        done = 0
+        while done < count:
+            size = min(CHUNK, count - done)
+            sent = self._send_chunk(file, offset + done, size)
+            if sent < size:
+                for start in range(done + size, count if fill else 0, CHUNK):
+                    self.send(frames.Kind.DATA, bytes(min(CHUNK, count - start)))
+                return done + sent
+            done += size
             self.check()
-        return offset - start
+        return done
 
     def _send_chunk(self, file: int, offset: int, size: int) -> int:
         self._raw(_HEADER.pack(frames.Kind.DATA, size), socket.MSG_MORE)
@@ -127,7 +134,6 @@ class Stream:
             Interrupted: the caller cancelled, or the connection ended before END.
             ValidationFailedError: another frame came instead.
         """
-        self._in_body = True
         while (kind := self._next_header()[0]) == frames.Kind.DATA:
             yield from self._payload()
         if kind == frames.Kind.CANCEL:
@@ -220,6 +226,6 @@ class Stream:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
             self._socket.settimeout(LINGER)
-            while self._in_body and self._socket.recv_into(self._view):
+            while self._in_body and self._socket.recv(CHUNK):
                 pass
         self._socket.close()

@@ -24,13 +24,13 @@ def write_file(stream: Stream, fields: Fields) -> dict[str, Any]:
         existing = place.stat()
         if existing is not None:
             files_spool.check_writable(place, existing)
-        with files_spool.Spool(place, existing) as spool:
+        with files_spool.Spool(place, existing, mode) as spool:
             for data in stream.body():
                 spool.write(data)
             if append:
-                spool.append(mode)
+                spool.append()
             else:
-                spool.replace(mode)
+                spool.replace()
             return {
                 "path": files_path.to_text(path),
                 "size": spool.size,

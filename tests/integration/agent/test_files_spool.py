@@ -62,13 +62,12 @@ def test_a_failed_append_takes_its_part_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "f").write_bytes(b"old")
-    with files_path.target(os.fsencode(tmp_path / "f")) as place:
-        with Spool(place, place.stat()) as spool:
-            spool.write(b"new")
-            with monkeypatch.context() as patched:
-                patched.setattr(os, "fsync", lambda _fd: os.close(-1))  # fails after the write
-                with pytest.raises(OSError):
-                    spool.append()
+    path = os.fsencode(tmp_path / "f")
+    with files_path.target(path) as place, Spool(place, place.stat()) as spool:
+        spool.write(b"new")
+        monkeypatch.setattr(os, "fsync", lambda _fd: os.close(-1))  # fails after the write
+        with pytest.raises(OSError):
+            spool.append()
     assert (tmp_path / "f").read_bytes() == b"old"
 
 
