@@ -97,9 +97,9 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     agent_pids: int = 1_024
     """Processes of the agent itself."""
 
-    id_base: int = 0x1000_0000
-    """First host uid and gid of the ranges given to sandboxes: above what distributions hand to
-    people and services (systemd's own ranges end below it)."""
+    id_base: int = 0x7000_0000
+    """First host uid and gid of the ranges given to sandboxes. Nobody else's: systemd gives its
+    containers ids below it, and there is room for 4,096 ranges before ids become negative."""
 
     id_count: int = 65_536
     """Ids of one sandbox."""
