@@ -1,10 +1,11 @@
 """Frames the router itself sends on a connection: never blocking, then closed."""
 
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from atoll import errors
+from atoll.agent.farewell import hang_up
 from atoll.agent.loop import GONE, WRITE, Loop
 from atoll.wire import frames
 from atoll.wire.frames import Kind
@@ -29,10 +30,16 @@ def fail(loop: Loop, sock: socket.socket, error: errors.SandboxError) -> None:
 
 
 class Answer:
-    """Sends *chunks* as the peer takes them, then closes the connection."""
+    """Sends *chunks* as the peer takes them, then hangs up; *done* is called after that."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, chunks: Iterable[bytes]) -> None:
-        self._loop, self._sock = loop, sock
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        chunks: Iterable[bytes],
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._loop, self._sock, self._done = loop, sock, done
         self._chunks: Iterator[bytes] = iter(chunks)
         self._rest = memoryview(b"")
         sock.setblocking(False)
@@ -44,11 +51,12 @@ class Answer:
                 self._rest = self._rest[self._sock.send(self._rest) :]
         except BlockingIOError:
             self._loop.watch(self._sock.fileno(), WRITE | GONE, lambda _: self._send())
-            return
         except OSError:
-            pass
-        self._loop.forget(self._sock.fileno())
-        self._sock.close()
+            self._loop.forget(self._sock.fileno())
+            self._sock.close()
+            self._done()
+        else:
+            hang_up(self._loop, self._sock, self._done)
 
     def _next(self) -> bool:
         for chunk in self._chunks:

@@ -172,9 +172,9 @@ def failure(report: Mapping[str, Any], argv: Sequence[str]) -> errors.SandboxErr
         return errors.from_os_error(OSError(number, reason), path)
     if stage == "exec":
         return _exec_failure(number, path, argv)
-    return errors.CommandExecutionError(
-        f"the command's user could not be set: {reason}", context={"stage": stage}
-    )
+    if stage == "user":
+        return errors.CommandExecutionError(f"the command's user could not be set: {reason}")
+    return errors.CommandExecutionError(f"the command could not be started: {path}")
 
 
 def _exec_failure(number: int, path: str, argv: Sequence[str]) -> errors.SandboxError:

@@ -79,6 +79,10 @@ class Loop:
 
         self.watch(reader, READ, wake)
 
+    def stop(self) -> None:
+        """Let `run` return."""
+        self.stopped = True
+
     def run(self) -> None:
         """Run until `stopped`."""
         while not self.stopped:

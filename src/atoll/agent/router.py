@@ -20,6 +20,7 @@ from atoll.agent.commands import Commands, utc_now
 from atoll.agent.config import Config
 from atoll.agent.loop import GONE, READ, Loop
 from atoll.agent.sessions import Sessions
+from atoll.wire import frames
 from atoll.wire.agent import KILL_GRACE, PROTOCOL
 from atoll.wire.frames import MAX_FRAME, Kind
 
@@ -148,8 +149,8 @@ class Router:
 
         def leave() -> None:
             self._children.signal(signal.SIGKILL)
-            answer.reply(self.loop, request.sock, {})
-            self.loop.stopped = True
+            reply = frames.encode_json(Kind.REPLY, {})
+            answer.Answer(self.loop, request.sock, [reply], self.loop.stop)
 
         self._when(lambda: not len(self._commands) + len(self._children), grace + _MARGIN, leave)
 

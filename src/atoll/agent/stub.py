@@ -23,7 +23,7 @@ from atoll.agent.config import Config
 from atoll.agent.descriptors import keep_only
 
 _HIGH: Final = 512
-"""Received descriptors are parked from here on, out of the way of the numbers they shall get."""
+"""Descriptors are parked from here on, out of the way of the numbers the command's shall get."""
 
 
 class _FailedError(Exception):
@@ -35,13 +35,15 @@ class _FailedError(Exception):
 def become_command(sock: socket.socket, config: Config) -> NoReturn:
     """Wait for the plan on *sock* and execute it; exits without a trace when *sock* ends."""
     try:
+        sock = _parked(sock)
         _prepare(config)
         if message := channel.receive(sock):
             _execute(sock, message, config)
     except _FailedError as failure:
         channel.send(sock, failure.report)
-    except BaseException:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())
+        channel.send(sock, _FailedError("start", 0, str(error)).report)
     finally:
         os._exit(127)
 
@@ -64,7 +66,7 @@ def _prepare(config: Config) -> None:
 
 def _execute(sock: socket.socket, message: channel.Message, config: Config) -> NoReturn:
     plan = message.body
-    status = _place(sock, plan["targets"], message.fds)
+    _place(plan["targets"], message.fds, sock.fileno())
     if plan["tty"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     try:
@@ -79,20 +81,23 @@ def _execute(sock: socket.socket, message: channel.Message, config: Config) -> N
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.install_filter(confine.seccomp_program(confine.ARCHITECTURES[os.uname().machine]))
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    channel.send(status, {"ready": True})
+    channel.send(sock, {"ready": True})
     _search(plan["argv"], plan["env"], plan["path"])
 
 
-def _place(sock: socket.socket, targets: Sequence[int], received: Sequence[int]) -> socket.socket:
-    """Give every received descriptor its number, keep *sock* above them, close all others."""
-    top = max(_HIGH, *targets) + 1
-    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, top) for fd in received]
-    status = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, top)
+def _parked(sock: socket.socket) -> socket.socket:
+    """Return the same socket under a number that no target has."""
+    parked = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    sock.close()
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=parked)
+
+
+def _place(targets: Sequence[int], received: Sequence[int], kept: int) -> None:
+    """Give every received descriptor its number and close all others but *kept*."""
+    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH) for fd in received]
     for fd, target in zip(parked, targets, strict=True):
         os.dup2(fd, target)
-    keep_only({0, 1, 2, status, *targets})
-    sock.detach()
-    return socket.socket(fileno=status)
+    keep_only({0, 1, 2, kept, *targets})
 
 
 def default_signals() -> None:

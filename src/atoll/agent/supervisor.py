@@ -202,4 +202,4 @@ class Supervisor:
 
     def _leave_if_done(self) -> None:
         if self._command.idle and self._audience.empty:
-            self.loop.stopped = True
+            self.loop.stop()

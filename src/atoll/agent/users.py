@@ -79,9 +79,10 @@ def read_text(path: str) -> str:
     except OSError:
         return ""
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
             return ""
-        return os.read(file, MAX_FILE).decode("utf-8", "surrogateescape")
+        return os.read(file, min(found.st_size, MAX_FILE)).decode("utf-8", "surrogateescape")
     except OSError:
         return ""
     finally:

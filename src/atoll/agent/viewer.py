@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from atoll.agent.farewell import hang_up
 from atoll.agent.journal import FRAME_CHARGE
 from atoll.agent.loop import GONE, READ, WRITE, Loop
 from atoll.wire import frames
@@ -25,7 +26,7 @@ class Viewer:
     Args:
         on_frame: called with every received frame.
         on_gone: called once when the peer is gone or sent nonsense.
-        on_room: called when a full connection has room again, or has sent all before closing.
+        on_room: called when a full connection has room again, and when `finish` is done.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Viewer:
         self._queue: deque[bytes | memoryview] = deque()
         self._decoder = frames.Decoder()
         self._reading = True
-        self._closing = False
+        self._finishing = False
         self.backlog = 0
         self.lost = 0
         self.closed = False
@@ -57,7 +58,7 @@ class Viewer:
 
     def send(self, frame: bytes) -> None:
         """Queue *frame* and send what the peer takes now."""
-        if self.closed:
+        if self.closed or self._finishing:
             return
         self._queue.append(frame)
         self.backlog += len(frame) + FRAME_CHARGE
@@ -65,25 +66,24 @@ class Viewer:
             self._flush()
 
     def finish(self) -> None:
-        """Close once everything is sent."""
-        self._closing = True
+        """Hang up once everything is sent."""
+        self._finishing = True
         if not self._queue:
-            self.close()
+            self._hang_up()
 
     def pause(self, paused: bool) -> None:
         """Stop or go on reading from the peer (its end is noticed anyway)."""
         self._reading = not paused
-        if not self.closed:
+        if not self.closed and not self._finishing:
             self._watch()
 
-    def close(self) -> None:
-        """Close at once, whatever is unsent."""
-        if not self.closed:
-            self.closed = True
-            self._queue.clear()
-            self.lost, self.backlog = self.backlog, 0
-            self._loop.forget(self._fd)
-            self._sock.close()
+    def _hang_up(self) -> None:
+        self._queue.clear()
+        hang_up(self._loop, self._sock, self._done)
+
+    def _done(self) -> None:
+        self.closed = True
+        self._on_room(self)
 
     def _watch(self) -> None:
         mask = GONE | (READ if self._reading else 0) | (WRITE if self._queue else 0)
@@ -106,11 +106,11 @@ class Viewer:
         except OSError:
             self._lost()
             return
-        if self._closing and not self._queue:
-            self.close()
+        if self._finishing and not self._queue:
+            self._hang_up()
         else:
             self._watch()
-        if self.closed or (was_full and not self.full):
+        if was_full and not self.full:
             self._on_room(self)
 
     def _drop_sent(self, count: int) -> None:
@@ -128,9 +128,9 @@ class Viewer:
         try:
             while data := self._sock.recv(_READ_SIZE):
                 for frame in self._decoder.feed(data):
-                    self._on_frame(self, frame)
-                    if self.closed:
+                    if self._finishing:
                         return
+                    self._on_frame(self, frame)
                 if not everything:
                     return
         except BlockingIOError:
@@ -142,5 +142,9 @@ class Viewer:
 
     def _lost(self) -> None:
         if not self.closed:
-            self.close()
+            self.closed = True
+            self.lost, self.backlog = self.backlog, 0
+            self._queue.clear()
+            self._loop.forget(self._fd)
+            self._sock.close()
             self._on_gone(self)

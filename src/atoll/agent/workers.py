@@ -64,7 +64,11 @@ class Workers:
                 yield worker.operation
 
     def prepare(self) -> None:
-        """Have a supervisor and its stub ready for the next command."""
+        """Have a supervisor and its stub ready for the next command.
+
+        Called when one reports, not when it is handed a command: the fork would delay that command
+        by as much as it saves the next.
+        """
         if self._ready is None:
             self._ready = self._fork()
 
@@ -73,7 +77,6 @@ class Workers:
         worker = self._ready or self._fork()
         self._ready = None
         worker.operation, operation.supervisor = operation, worker
-        self._loop.later(0, self.prepare)
         return worker
 
     def _fork(self) -> Worker:
@@ -98,6 +101,7 @@ class Workers:
             self._leave(worker, sock)
         elif worker.operation:
             self._on_report(worker, message)
+            self.prepare()
 
     def _leave(self, worker: Worker, sock: socket.socket) -> None:
         self._loop.forget(sock.fileno())
@@ -107,3 +111,4 @@ class Workers:
             self._ready = None
         if worker.operation:
             self._on_left(worker)
+        self.prepare()
