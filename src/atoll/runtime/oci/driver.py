@@ -15,6 +15,7 @@ import os
 import resource
 import shutil
 import socket
+import stat
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -156,6 +157,7 @@ class OciRuntime:
         _write(self._records / spec.host_ref, msgspec.json.encode(record))
         for mount in spec.mounts:
             mount.source.stat()  # runtimes have no words for a source that is missing
+        _clear_mount_points(spec.rootfs)
         spec.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         agent_bundle.use(self.agent.path, spec.host_ref, spec.run_dir)
         for target, content in bundle.identity_files(spec).items():
@@ -264,6 +266,23 @@ class OciRuntime:
         with suppress(FileNotFoundError):
             return msgspec.json.decode((self._records / host_ref).read_bytes(), type=Record)
         return None
+
+
+def _clear_mount_points(rootfs: Path) -> None:
+    """Remove what hostile root may have put where the system's own mounts go, but directories.
+
+    A link at /dev would be followed on the host: runc 1.1.5 fills it before it changes the root
+    (seen: its links appeared in a directory of the host). Nothing runs in the sandbox now, and
+    names in the root directory itself lead nowhere else.
+    """
+    top = os.open(rootfs, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name in ("dev", "proc", "sys"):
+            with suppress(FileNotFoundError):
+                if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
+                    os.unlink(name, dir_fd=top)
+    finally:
+        os.close(top)
 
 
 def agent_config(spec: ContainerSpec, procs: int) -> bytes:
