@@ -30,6 +30,7 @@ _HOST_SIDE = {
     # Only the gateway's own address is answered for, not any address the host has.
     "ipv4/conf/{}/arp_ignore": "1",
     "ipv4/conf/{}/accept_redirects": "0",
+    "ipv4/conf/{}/accept_source_route": "0",
     "ipv4/conf/{}/send_redirects": "0",
     "ipv6/conf/{}/disable_ipv6": "1",
 }

@@ -46,6 +46,15 @@ def test_the_mtu_is_that_of_the_way_out(links: Links) -> None:
     assert "mtu 1400" in shown.stdout
 
 
+def test_the_hosts_end_believes_nothing_the_sandbox_says(links: Links) -> None:
+    number = links.make([3])
+    conf = Path("/proc/sys/net/ipv4/conf") / interface(3)
+    names = ("rp_filter", "arp_ignore", "accept_redirects", "accept_source_route")
+    values = [(conf / name).read_text().strip() for name in names]
+    links.remove(number)
+    assert values == ["1", "1", "0", "0"]
+
+
 def test_the_hosts_other_networks_are_told(links: Links) -> None:
     number = links.make([3])
     assert links.foreign_networks()["up0"] == "198.51.100.1/24"
