@@ -14,7 +14,8 @@ from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
 from atoll.engine.parts import Images, Parts
 from atoll.engine.record import Record
-from atoll.engine.sandbox import Sandbox, Shared
+from atoll.engine.sandbox import Sandbox
+from atoll.engine.shared import Shared
 from atoll.engine.store import Store
 from atoll.engine.timers import Timers
 from atoll.errors import SandboxNotFoundError

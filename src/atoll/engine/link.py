@@ -77,7 +77,12 @@ class Gap(msgspec.Struct):
     reason: str = ""
 
 
-_SHAPES: Mapping[int, type] = {Kind.STARTED: Started, Kind.EXITED: Exit, Kind.GAP: Gap}
+_SHAPES: Mapping[int, Any] = {
+    Kind.STARTED: Started,
+    Kind.EXITED: Exit,
+    Kind.GAP: Gap,
+    Kind.EVENT: dict[str, Any],
+}
 
 
 class Link:

@@ -23,8 +23,6 @@ from atoll.wire.process import ExecRequest
 
 log = structlog.get_logger(__name__)
 
-DEFAULT_SESSION = "default"
-
 
 class Listed(msgspec.Struct):
     """One entry of the agent's ``operations``."""

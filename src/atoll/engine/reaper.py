@@ -15,7 +15,8 @@ from atoll.engine.store import Store
 class Lists(Protocol):
     """A component that tells what exists."""
 
-    async def list(self) -> list[str]: ...
+    async def list(self) -> list[str]:
+        """Return the host_ref of everything there is."""
 
 
 log = structlog.get_logger(__name__)

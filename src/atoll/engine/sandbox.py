@@ -7,53 +7,29 @@ removes those, `Directory` keeps the record.
 """
 
 import asyncio
-import secrets
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
 
+from atoll.engine import losses, sessions
 from atoll.engine import record as rules
-from atoll.engine import sessions
-from atoll.engine.admission import Admission
 from atoll.engine.entry import Entry
-from atoll.engine.lifecycle import Launch, Lifecycle, in_force
+from atoll.engine.lifecycle import Launch, in_force
 from atoll.engine.link import Endpoint, LinkError
-from atoll.engine.operations import DEFAULT_SESSION, Operations, exec_header, not_found
+from atoll.engine.operations import Operations, not_found
 from atoll.engine.record import Record
-from atoll.engine.store import Store
+from atoll.engine.shared import Shared
 from atoll.errors import (
-    OperationInterruptedError,
     SandboxDestroyedError,
     SandboxError,
-    StaleHandleError,
 )
-from atoll.settings import Settings
-from atoll.wire.frames import Frame, Kind
-from atoll.wire.process import EnvRequest, ExecRequest
+from atoll.wire.process import EnvRequest
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxOptions, State
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all sandboxes of an engine work with."""
-
-    engine_id: str
-    settings: Settings
-    store: Store
-    lifecycle: Lifecycle
-    admission: Admission
-    namespaces: dict[str, NamespaceConfig]
-    live: "dict[tuple[str, str], Sandbox]"
-
-    def new_name(self) -> str:
-        """Return a fresh name for a layer or a start: found again by its engine's prefix."""
-        return f"{self.engine_id}-{secrets.token_hex(6)}"
 
 
 class _Transition(NamedTuple):
@@ -128,8 +104,8 @@ class Sandbox:
         self._busy += 1
         endpoint: Endpoint | None = None
         try:
-            if operation and self.endpoint is None:
-                raise not_found(operation)
+            if operation:
+                self.running_operations(operation)
             endpoint = await self.ensure_running()
             yield endpoint
         except LinkError as error:
@@ -138,64 +114,12 @@ class Sandbox:
             self._busy -= 1
             self.last_used = time.monotonic()
 
-    def default_session(self, request: ExecRequest) -> str | None:
-        """Return the session that a command without one runs in; None: a fresh process."""
-        wanted = bool(self.wanted.enable_default_session) and request.shell_state
-        return DEFAULT_SESSION if wanted and isinstance(request.command, str) else None
-
-    @asynccontextmanager
-    async def exec(
-        self,
-        request: ExecRequest,
-        operation: str,
-        *,
-        cancel_on_drop: bool,
-        stdin: AsyncIterator[bytes] | None,
-    ) -> AsyncIterator[AsyncIterator[Frame]]:
-        """Run a command, or attach to the one of this *operation* id, and yield its frames."""
-        async with self.use():
-            header = exec_header(
-                request,
-                operation,
-                session=request.session or self.default_session(request),
-                cancel_on_drop=cancel_on_drop,
-            )
-            run = self._operations(operation).run(header, stdin, close=not request.open_stdin)
-            async with run as frames:
-                yield frames
-
-    @asynccontextmanager
-    async def attach(self, operation: str, from_offset: int) -> AsyncIterator[AsyncIterator[Frame]]:
-        """Yield the frames of a running (or just finished) operation from an offset on."""
-        async with self.use(operation=operation):
-            header = {"op": "attach", "id": operation, "from_offset": from_offset}
-            async with self._operations(operation).run(header) as frames:
-                yield frames
-
-    async def control(self, operation: str, kind: Kind, payload: bytes = b"") -> None:
-        """Send a message to a running operation.
+    def running_operations(self, operation: str) -> Operations:
+        """Return the operations of the start that is running.
 
         Raises:
-            OperationNotFoundError: there is none of this id.
+            OperationNotFoundError: it is not running, so it has no such *operation*.
         """
-        async with self.use(operation=operation):
-            await self._operations(operation).control(operation, [(kind, payload)])
-
-    async def feed(self, operation: str, body: AsyncIterator[bytes], *, close: bool) -> None:
-        """Send standard input to a running operation; raise as `control`."""
-        async with self.use(operation=operation):
-            await self._operations(operation).feed(operation, body, close=close)
-
-    async def set_env(self, wanted: EnvRequest) -> None:
-        """Set variables of the sandbox (kept, also while it sleeps) or of one session."""
-        if wanted.session is None:
-            record = await self.configure(SandboxOptions())
-            await self._entry.save(env=record.env | wanted.env)
-        if wanted.session is not None or self.endpoint:
-            async with self.use() as endpoint:
-                await sessions.set_env(endpoint, wanted)
-
-    def _operations(self, operation: str) -> Operations:
         if self.operations is None:
             raise not_found(operation)
         return self.operations
@@ -226,6 +150,11 @@ class Sandbox:
         return await self._entry.save(
             wanted=merged, expires_at=rules.expiry(record.created_at, merged)
         )
+
+    async def set_env(self, env: Mapping[str, str | None]) -> None:
+        """Remember variables of the sandbox: every start gets them. Starts nothing."""
+        record = await self.configure(SandboxOptions())
+        await self._entry.save(env=record.env | dict(env))
 
     # Ending.
 
@@ -264,23 +193,11 @@ class Sandbox:
     async def explain(self, endpoint: Endpoint | None, error: LinkError) -> SandboxError:
         """Return why a connection to the agent broke, in terms of what happened to the sandbox."""
         kind = self._transition.kind if self._transition else None
-        record = self.record
-        context = {"sandbox": self.id, "detail": str(error)}
-        if kind == "destroy" or record is None or record.state is State.DESTROYED:
-            return SandboxDestroyedError(f"sandbox {self.id!r} was destroyed", context=context)
-        if kind == "stop" or (endpoint and record.state is State.STOPPED):
-            return OperationInterruptedError(
-                f"sandbox {self.id!r} was stopped", context=context | {"reason": "stopped"}
-            )
-        if endpoint and record.generation != endpoint.generation:
-            return StaleHandleError(f"sandbox {self.id!r} was started again", context=context)
+        generation = endpoint.generation if endpoint else None
+        if known := losses.known(self.id, self.record, kind, generation, str(error)):
+            return known
         gone = endpoint is not None and await self.check_alive(endpoint)
-        what = "its container ended" if gone else "its agent broke the connection"
-        return OperationInterruptedError(
-            f"the operation was lost in sandbox {self.id!r}: {what}",
-            context=context | {"reason": "container" if gone else "agent"},
-            suggestion="its outcome is not known; the next call starts the sandbox if it must",
-        )
+        return losses.unknown(self.id, str(error), gone=gone)
 
     async def check_alive(self, endpoint: Endpoint) -> bool:
         """Look whether the container is still there; record the stop when it is gone.

@@ -13,7 +13,8 @@ import structlog
 
 from atoll.engine import reaper
 from atoll.engine import record as rules
-from atoll.engine.sandbox import Sandbox, Shared
+from atoll.engine.sandbox import Sandbox
+from atoll.engine.shared import Shared
 from atoll.errors import SandboxError
 
 log = structlog.get_logger(__name__)

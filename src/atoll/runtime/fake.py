@@ -12,10 +12,11 @@ import shutil
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from atoll.errors import ContainerUnavailableError
-from atoll.host import process
+from atoll.host import process, unix
 from atoll.runtime.base import Container, ContainerSpec, Usage
 
 # The shell leaves its pid and becomes the agent; `setsid -f` detaches it, so that it outlives the
@@ -52,7 +53,7 @@ class FakeRuntime:
             "confine": False,
         }
         (spec.run_dir / "config.json").write_text(json.dumps(config))
-        with _listening(spec.run_dir / "agent.sock") as listener:
+        with unix.listen(spec.run_dir / "agent.sock") as listener:
             await self._launch(spec.run_dir, listener)
         pid = await _appears(spec.run_dir / "pid")
         return Container(host_ref=spec.host_ref, pid=pid)
@@ -79,15 +80,9 @@ class FakeRuntime:
 
     async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
         """See `Runtime.dial`."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.setblocking(False)
-        try:
-            with _Directory(run_dir) as directory:
-                connection.connect(directory.at("agent.sock"))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        if not await self.find(host_ref):
+            raise ConnectionRefusedError(f"{host_ref} does not run")
+        return unix.connect(run_dir / "agent.sock")
 
     async def find(self, host_ref: str) -> Container | None:
         """See `Runtime.find`."""
@@ -95,10 +90,8 @@ class FakeRuntime:
         return Container(host_ref=host_ref, pid=pid) if pid and _is_agent(pid) else None
 
     def _pid(self, host_ref: str) -> int | None:
-        try:
-            return int((self._base / host_ref / "container" / "pid").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
+        text = _text(self._base / host_ref / "container" / "pid")
+        return int(text) if text else None
 
     async def list(self) -> list[str]:
         """See `Runtime.list`."""
@@ -130,40 +123,19 @@ class FakeRuntime:
         return Usage(memory=0, cpu_time=0.0, pids=len(_tree(pid)) if pid else 0, oom_kills=0)
 
 
-class _Directory:
-    """Reaches a socket whose path may be longer than the 107 bytes an address holds."""
-
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def __enter__(self) -> "_Directory":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-    def at(self, name: str) -> str:
-        return f"/proc/self/fd/{self._fd}/{name}"
-
-
-def _listening(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with _Directory(path.parent) as directory:
-            listener.bind(directory.at(path.name))
-        listener.listen(1024)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
 async def _appears(path: Path) -> int:
     for _ in range(500):
-        if path.exists():
-            return int(path.read_text())
+        if text := _text(path):
+            return int(text)
         await asyncio.sleep(0.01)
     raise ContainerUnavailableError("the agent did not start", context={"reason": "runtime"})
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _is_agent(pid: int) -> bool:
@@ -198,12 +170,12 @@ async def _kill_tree(root: int) -> None:
             break
     for pid in reversed(members):
         _kill(pid, signal.SIGKILL)
-    while _is_agent(root):
+    for _ in range(1_000):
+        if not _is_agent(root):
+            break
         await asyncio.sleep(0.005)
 
 
 def _kill(pid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass

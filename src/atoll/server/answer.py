@@ -7,15 +7,23 @@ so does everything behind it.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
+import structlog
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from atoll.errors import FileTooLargeError, ValidationFailedError
+from atoll.engine.link import error_of
+from atoll.errors import FileTooLargeError, InternalError, SandboxError, ValidationFailedError
+from atoll.server.shapes import Form
+from atoll.wire.frames import Frame, Kind
+
+log = structlog.get_logger(__name__)
 
 Headers = Mapping[str, str]
+Frames = AbstractAsyncContextManager[AsyncIterator[Frame]]
 
 
 class Stream:
@@ -31,7 +39,7 @@ class Stream:
         self._send: Send
         self.started = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Run the work beside a watch for the end of the connection."""
         self._send = send
         work = asyncio.create_task(self._run(self))
@@ -124,3 +132,29 @@ def invalid(error: Exception) -> ValidationFailedError:
 def ascii_json(value: Any) -> str:
     """Return JSON that fits into a header."""
     return json.dumps(msgspec.to_builtins(value))
+
+
+async def pump(source: Frames, form: Form, stream: Stream, request_id: str) -> None:
+    """Answer with the frames of *source* in *form*, from the first one on.
+
+    An error that comes first is raised, so that it becomes an ordinary error answer; a later one
+    is the last thing in the stream.
+    """
+    try:
+        async with source as found:
+            async for frame in found:
+                if not stream.started:
+                    if frame.kind == Kind.ERROR:
+                        raise error_of(frame)
+                    await stream.start(200, form.content_type, {"cache-control": "no-cache"})
+                await stream.write(form.frame(frame))
+    except SandboxError as error:
+        if not stream.started:
+            raise
+        await stream.write(form.error(error))
+    except Exception as error:
+        if not stream.started:
+            raise
+        log.error("stream failed", request_id=request_id, exc_info=error)
+        await stream.write(form.error(InternalError("the engine failed")))
+    await stream.end()

@@ -1,26 +1,19 @@
 """Commands over HTTP: start, attach, feed, signal. Frames pass through; see `shapes` for forms."""
 
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 
-import structlog
 from starlette.requests import Request
 
-from atoll.engine import ids
+from atoll.engine import calls, ids
 from atoll.engine.engine import Engine
 from atoll.engine.link import error_of
 from atoll.engine.sandbox import Sandbox
-from atoll.errors import InternalError, InvalidCommandError, SandboxError
+from atoll.errors import InvalidCommandError
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
 from atoll.server.spool import Spool, read_frames
 from atoll.wire import frames, ops, process
-from atoll.wire.frames import Frame, Kind
-
-log = structlog.get_logger(__name__)
-
-Frames = AbstractAsyncContextManager[AsyncIterator[Frame]]
+from atoll.wire.frames import Kind
 
 
 async def run(engine: Engine, request: Request) -> Stream:
@@ -47,7 +40,8 @@ async def _run(
     with spool:
         key = request.headers.get("idempotency-key")
         sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
-        source = sandbox.exec(
+        source = calls.exec(
+            sandbox,
             wanted,
             ids.check_operation_id(key) if key else secrets.token_hex(12),
             cancel_on_drop=key is None,
@@ -61,7 +55,7 @@ async def attach(engine: Engine, request: Request) -> Stream:
     wanted: ops.Attach = answer.decode_query(request, ops.Attach)
     sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
     operation = ids.check_operation_id(request.path_params["operation"])
-    source = sandbox.attach(operation, wanted.from_offset)
+    source = calls.attach(sandbox, operation, wanted.from_offset)
     shown = process.ExecRequest(command="")
     return Stream(lambda stream: _deliver(request, sandbox, source, shown, stream))
 
@@ -71,47 +65,30 @@ async def feed(engine: Engine, request: Request) -> None:
     wanted: ops.Stdin = answer.decode_query(request, ops.Stdin)
     sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
     operation = ids.check_operation_id(request.path_params["operation"])
-    await sandbox.feed(operation, answer.uploaded(request), close=wanted.close)
+    await calls.feed(sandbox, operation, answer.uploaded(request), close=wanted.close)
 
 
 async def _deliver(
-    request: Request, sandbox: Sandbox, source: Frames, wanted: process.ExecRequest, stream: Stream
+    request: Request,
+    sandbox: Sandbox,
+    source: answer.Frames,
+    wanted: process.ExecRequest,
+    stream: Stream,
 ) -> None:
     request_id: str = request.scope["request_id"]
     accept = request.headers.get("accept", "")
     if frames.CONTENT_TYPE in accept:
-        await _stream(source, shapes.FramesForm(request_id), stream, request_id)
+        await answer.pump(source, shapes.FramesForm(request_id), stream, request_id)
     elif shapes.SSE in accept:
-        await _stream(source, shapes.SseForm(wanted.command, request_id), stream, request_id)
+        await answer.pump(source, shapes.SseForm(wanted.command, request_id), stream, request_id)
     elif shapes.NDJSON in accept:
-        await _stream(source, shapes.NdjsonForm(request_id), stream, request_id)
+        await answer.pump(source, shapes.NdjsonForm(request_id), stream, request_id)
     else:
-        session = wanted.session or sandbox.default_session(wanted)
+        session = wanted.session or calls.default_session(sandbox, wanted)
         await _buffered(source, shapes.Buffered(wanted.command, session), stream)
 
 
-async def _stream(source: Frames, form: shapes.Form, stream: Stream, request_id: str) -> None:
-    try:
-        async with source as found:
-            async for frame in found:
-                if not stream.started:
-                    if frame.kind == Kind.ERROR:
-                        raise error_of(frame)
-                    await stream.start(200, form.content_type, {"cache-control": "no-cache"})
-                await stream.write(form.frame(frame))
-    except SandboxError as error:
-        if not stream.started:
-            raise
-        await stream.write(form.error(error))
-    except Exception as error:
-        if not stream.started:
-            raise
-        log.error("stream failed", request_id=request_id, exc_info=error)
-        await stream.write(form.error(InternalError("the engine failed")))
-    await stream.end()
-
-
-async def _buffered(source: Frames, buffer: shapes.Buffered, stream: Stream) -> None:
+async def _buffered(source: answer.Frames, buffer: shapes.Buffered, stream: Stream) -> None:
     async with source as found:
         async for frame in found:
             if frame.kind == Kind.ERROR:

@@ -8,16 +8,20 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.requests import Request
 
+from atoll.engine import calls
 from atoll.engine.engine import Engine
 from atoll.engine.link import Link, LinkError
 from atoll.errors import RangeNotSatisfiableError
-from atoll.server import answer
+from atoll.server import answer, shapes
 from atoll.server.answer import Stream
-from atoll.wire import files, ops
+from atoll.wire import files, frames, ops
 from atoll.wire.base import Request as WireRequest
 from atoll.wire.frames import Kind
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+_INERT = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
+"""A page that code in a sandbox wrote must not act as this engine's own in a browser."""
 
 
 class Part(NamedTuple):
@@ -50,7 +54,7 @@ def within(part: Part, size: int) -> Part:
         RangeNotSatisfiableError: it lies outside.
     """
     start = max(0, size + part.offset) if part.offset < 0 else part.offset
-    if start >= size or part.offset == 0 and part.length == 0:
+    if start >= size or (part.offset == 0 and part.length == 0):
         raise RangeNotSatisfiableError(
             f"the range starts at {start}, the file has {size} bytes", context={"size": size}
         )
@@ -111,7 +115,7 @@ def _headers(meta: files.FileMeta, wanted: ops.ReadFile, part: Part | None) -> d
         "etag": _quoted(meta.etag),
         "accept-ranges": "bytes",
         "content-length": str(length),
-        "x-content-type-options": "nosniff",
+        **_INERT,
     }
     if part:
         last = wanted.offset + length - 1
@@ -121,6 +125,19 @@ def _headers(meta: files.FileMeta, wanted: ops.ReadFile, part: Part | None) -> d
 
 def _quoted(etag: str) -> str:
     return '"' + re.sub(r"[^!#-~]", "", etag) + '"'
+
+
+async def watch(engine: Engine, request: Request, wanted: files.WatchRequest) -> Stream:
+    """Answer with the changes below a path, as they happen."""
+    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    id: str = request.scope["request_id"]
+    form: shapes.Form = shapes.FramesForm(id)
+    if shapes.SSE in request.headers.get("accept", ""):
+        form = shapes.WatchSseForm(id)
+    elif frames.CONTENT_TYPE not in request.headers.get("accept", ""):
+        form = shapes.WatchNdjsonForm(id)
+    source = calls.watch(sandbox, header_of(ops.WATCH, wanted))
+    return Stream(lambda stream: answer.pump(source, form, stream, id))
 
 
 async def download(engine: Engine, request: Request) -> Stream:
@@ -134,7 +151,7 @@ async def _download(
 ) -> None:
     async with _opened(engine, request, header_of(ops.DOWNLOAD, wanted)) as link:
         told = msgspec.json.decode(await link.reply(timeout=None), type=files.Archive)
-        headers = {ops.RESULT_HEADER: answer.ascii_json(told), "x-content-type-options": "nosniff"}
+        headers = {ops.RESULT_HEADER: answer.ascii_json(told), **_INERT}
         await stream.start(200, "application/x-tar", headers)
         async for chunk in link.body():
             await stream.write(chunk)

@@ -11,11 +11,12 @@ import msgspec
 from starlette.requests import Request
 
 import atoll
-from atoll.engine import sessions
+from atoll.engine import calls, ids, sessions
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
-from atoll.server import answer, builds, exec, files
+from atoll.server import builds, exec, files
+from atoll.wire import files as wire_files
 from atoll.wire import ops, process, sandbox
 from atoll.wire.base import Done, Empty
 from atoll.wire.frames import Kind
@@ -109,7 +110,8 @@ async def _resize(engine: Engine, request: Request, wanted: process.ResizeReques
 
 
 async def _control(engine: Engine, request: Request, kind: Kind, payload: bytes = b"") -> Done:
-    await _object(engine, request).control(request.path_params["operation"], kind, payload)
+    operation = ids.check_operation_id(request.path_params["operation"])
+    await calls.control(_object(engine, request), operation, kind, payload)
     return Done()
 
 
@@ -124,6 +126,10 @@ async def _read_file(engine: Engine, request: Request, wanted: None) -> Any:
 
 async def _download(engine: Engine, request: Request, wanted: None) -> Any:
     return await files.download(engine, request)
+
+
+async def _watch(engine: Engine, request: Request, wanted: wire_files.WatchRequest) -> Any:
+    return await files.watch(engine, request, wanted)
 
 
 def _store(op: Op[Any, Any]) -> Handler:
@@ -167,7 +173,7 @@ async def _delete_session(engine: Engine, request: Request, wanted: Empty) -> Do
 
 
 async def _set_env(engine: Engine, request: Request, wanted: process.EnvRequest) -> Done:
-    await _object(engine, request).set_env(wanted)
+    await calls.set_env(_object(engine, request), wanted)
     return Done()
 
 
@@ -201,6 +207,7 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.READ_FILE: _read_file,
     ops.WRITE_FILE: _store(ops.WRITE_FILE),
     ops.DOWNLOAD: _download,
+    ops.WATCH: _watch,
     ops.UPLOAD: _store(ops.UPLOAD),
     **{
         op: _file(op)

@@ -24,6 +24,7 @@ import atoll
 from atoll.engine import engine as engines
 from atoll.engine.engine import Engine
 from atoll.errors import ResourceBusyError, SandboxError
+from atoll.host import unix
 from atoll.server import shapes, sockets
 from atoll.server.app import application
 from atoll.server.auth import Auth, keys_of
@@ -78,8 +79,8 @@ class Served:
         if settings.port is not None:
             listener = sockets.tcp(settings.host, settings.port, keys=auth.has_keys)
             self.url = _url(listener)
-            self._serve(listener, auth, unix=False)
-        self._serve(sockets.unix(path), auth, unix=True)
+            self._serve(listener, auth, local=False)
+        self._serve(sockets.replacing(path), auth, local=True)
         hello = {
             "socket": self._reachable(path),
             "url": self.url,
@@ -88,22 +89,22 @@ class Served:
             "version": atoll.__version__,
         }
         ended = self._left if local else None
-        leases = Leases(sockets.unix(state_dir / "lease.sock"), hello, ended)
+        leases = Leases(sockets.replacing(state_dir / "lease.sock"), hello, ended)
         await leases.open()
         self._stack.push_async_callback(leases.close)
         return hello
 
     def _reachable(self, path: Path) -> str:
         """Return *path*, or a shorter name of it where it is too long for an address."""
-        if len(os.fsencode(path)) <= sockets.MAX_SOCKET_PATH:
+        if len(os.fsencode(path)) <= sockets.MAX_PATH:
             return str(path)
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._stack.callback(os.close, directory)
         return f"/proc/{os.getpid()}/fd/{directory}/{path.name}"
 
-    def _serve(self, listener: socket.socket, auth: Auth, *, unix: bool) -> None:
+    def _serve(self, listener: socket.socket, auth: Auth, *, local: bool) -> None:
         config = uvicorn.Config(
-            application(self._engine, auth, unix=unix),
+            application(self._engine, auth, unix=local),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -182,13 +183,11 @@ async def _locked(state_dir: Path, local: bool) -> int:
 
 async def _hands_out_leases(state_dir: Path) -> bool:
     """Whether the engine that holds the lock is there to stay."""
-    directory = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/lease.sock")
+        with unix.address(state_dir / "lease.sock") as address:
+            _, writer = await asyncio.open_unix_connection(address)
     except OSError:
         return False
-    finally:
-        os.close(directory)
     writer.close()
     return True
 

@@ -173,6 +173,33 @@ class NdjsonForm:
         return _line({"type": "failed", "error": envelope(error, self._request_id)})
 
 
+class WatchSseForm(SseForm):
+    """A watch as 0.12 clients parse it."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__("", request_id)
+
+    def frame(self, frame: Frame) -> bytes:
+        """See `Form.frame`."""
+        if frame.kind != Kind.EVENT:
+            return b"" if frame.kind == Kind.END else super().frame(frame)
+        fields = msgspec.json.decode(frame.payload, type=dict[str, Any])
+        kind = fields.pop("type", "")
+        if kind in {"watching", "stopped"}:
+            return self._event(type=kind, **fields)
+        return self._event(type="event", eventType=kind, **fields)
+
+
+class WatchNdjsonForm(NdjsonForm):
+    """A watch as `wire.files.WatchEvent`, one JSON object a line."""
+
+    def frame(self, frame: Frame) -> bytes:
+        """See `Form.frame`."""
+        if frame.kind == Kind.EVENT:
+            return frame.payload + b"\n"
+        return b"" if frame.kind == Kind.END else super().frame(frame)
+
+
 class Buffered:
     """Collects a command's output for a single JSON answer, within `OUTPUT_LIMIT` per stream."""
 

@@ -15,11 +15,10 @@ from atoll.errors import (
     ResourceBusyError,
     SandboxError,
 )
+from atoll.host import unix
 
-MAX_SOCKET_PATH = 107
+MAX_PATH = 107
 """Bytes of a unix socket's address."""
-
-BACKLOG = 2_048
 
 
 def lock(state_dir: Path) -> int:
@@ -55,39 +54,18 @@ def lock(state_dir: Path) -> int:
     return fd
 
 
-def unix(path: Path) -> socket.socket:
+def replacing(path: Path) -> socket.socket:
     """Return a listening unix socket of mode 0600; a stale one of the same name is replaced.
 
     The caller holds the lock of the state directory, so nobody serves at *path*.
     """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(path.lstat().st_mode):
-                raise InvalidConfigError(
-                    f"{path} exists and is not a socket", context={"path": str(path)}
-                )
-            path.unlink()
-        # The mask keeps others out from the first moment on, not only after a chmod.
-        mask = os.umask(0o177)
-        try:
-            _bind(listener, path)
-        finally:
-            os.umask(mask)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def _bind(listener: socket.socket, path: Path) -> None:
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        listener.bind(f"/proc/self/fd/{directory}/{path.name}")
-    finally:
-        os.close(directory)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise InvalidConfigError(
+                f"{path} exists and is not a socket", context={"path": str(path)}
+            )
+        path.unlink()
+    return unix.listen(path)
 
 
 def tcp(host: str, port: int, *, keys: bool) -> socket.socket:
@@ -117,7 +95,7 @@ def tcp(host: str, port: int, *, keys: bool) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(BACKLOG)
+        listener.listen(unix.BACKLOG)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
@@ -160,5 +138,5 @@ def _links(directory: Path) -> set[str]:
     with suppress(OSError):
         for entry in directory.iterdir():
             with suppress(OSError):
-                found.add(os.readlink(entry))
+                found.add(str(entry.readlink()))
     return found

@@ -7,6 +7,7 @@ import pytest
 from integration.engine.conftest import Opener
 from integration.engine.scripted import Peer, World
 
+from atoll.engine import calls
 from atoll.engine.engine import Engine
 from atoll.errors import (
     ContainerUnavailableError,
@@ -30,7 +31,7 @@ async def run(engine: Engine, *command: str, id: str = "box", op: str = "op") ->
     out = b""
     request = ExecRequest(command=list(command))
     sandbox = engine.sandbox("N", id)
-    async with sandbox.exec(request, op, cancel_on_drop=True, stdin=None) as found:
+    async with calls.exec(sandbox, request, op, cancel_on_drop=True, stdin=None) as found:
         async for frame in found:
             if frame.kind == Kind.STDOUT:
                 out += frames.decode_output(frame.payload).data
@@ -187,9 +188,7 @@ async def test_an_agent_that_never_says_hello_is_a_failed_start(
 @pytest.mark.parametrize(
     "reply", [b"garbage", b"[]", b'{"protocol": "x"}', b'{"protocol": 1, "generation": 99}']
 )
-async def test_a_wrong_hello_is_a_failed_start(
-    engine: Engine, world: World, reply: bytes
-) -> None:
+async def test_a_wrong_hello_is_a_failed_start(engine: Engine, world: World, reply: bytes) -> None:
     async def wrong(peer: Peer, header: dict[str, Any]) -> None:
         await peer.send(Kind.REPLY, reply)
 
@@ -199,9 +198,7 @@ async def test_a_wrong_hello_is_a_failed_start(
     assert world.left() == {}
 
 
-async def test_stopping_is_idempotent_and_keeps_session_state(
-    engine: Engine, world: World
-) -> None:
+async def test_stopping_is_idempotent_and_keeps_session_state(engine: Engine, world: World) -> None:
     async def export(peer: Peer, header: dict[str, Any]) -> None:
         await peer.send(Kind.REPLY, {"state": "s3cret"})
 
@@ -220,10 +217,10 @@ async def test_variables_of_the_sandbox_come_back_with_every_start(
     engine: Engine, world: World
 ) -> None:
     sandbox = engine.sandbox("N", "box")
-    await sandbox.set_env(EnvRequest(env={"A": "1", "B": "2"}))
+    await calls.set_env(sandbox, EnvRequest(env={"A": "1", "B": "2"}))
     assert world.runtime.starts == 0
     await run(engine, "x")
-    await sandbox.set_env(EnvRequest(env={"B": None}))
+    await calls.set_env(sandbox, EnvRequest(env={"B": None}))
     await sandbox.stop()
     await run(engine, "x")
     envs = [h["env"] for h in world.runtime.seen if h["op"] == "session.env"]
@@ -238,10 +235,10 @@ async def test_reading_starts_nothing(engine: Engine, world: World) -> None:
     page = await engine.list("N", state=None, labels={}, cursor=None, limit=10)
     assert [info.id for info in page.sandboxes] == ["box"]
     with pytest.raises(OperationNotFoundError):
-        async with engine.sandbox("N", "box").attach("op", 0):
+        async with calls.attach(engine.sandbox("N", "box"), "op", 0):
             pass
     with pytest.raises(OperationNotFoundError):
-        await engine.sandbox("N", "box").control("op", Kind.CANCEL)
+        await calls.control(engine.sandbox("N", "box"), "op", Kind.CANCEL)
     assert world.runtime.starts == 0
 
 
@@ -304,9 +301,7 @@ async def test_ttl_ends_a_sandbox_whatever_it_does(engine: Engine, world: World)
     assert world.left() == {}
 
 
-async def test_a_restarted_engine_finds_everything_as_it_was(
-    opener: Opener, world: World
-) -> None:
+async def test_a_restarted_engine_finds_everything_as_it_was(opener: Opener, world: World) -> None:
     async with opener() as engine:
         await run(engine, "x")
         await run(engine, "x", id="asleep")
@@ -355,7 +350,7 @@ async def test_the_header_says_what_was_asked(engine: Engine, world: World) -> N
         await peer.send(Kind.EXITED, {"exit_code": 0})
 
     world.runtime.scripts["exec"] = shell
-    async with sandbox.exec(request, "op", cancel_on_drop=False, stdin=None) as found:
+    async with calls.exec(sandbox, request, "op", cancel_on_drop=False, stdin=None) as found:
         assert [frame.kind async for frame in found] == [Kind.EXITED]
     header = next(h for h in world.runtime.seen if h["op"] == "exec")
     assert header["env"] == {"A": "1", "B": None}

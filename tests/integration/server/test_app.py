@@ -72,9 +72,7 @@ async def test_a_body_over_the_limit_is_refused(client: httpx2.AsyncClient, engi
     assert await error(await client.put(BOX, content=huge)) == (413, "FILE_TOO_LARGE")
 
 
-async def test_retryable_errors_say_when(
-    client: httpx2.AsyncClient, world: World
-) -> None:
+async def test_retryable_errors_say_when(client: httpx2.AsyncClient, world: World) -> None:
     refusal = MaxInstancesExceededError("full", retry_after=5.0)
     world.runtime.failures["start"] = refusal
     answer = await client.post(BOX + "/start")

@@ -40,9 +40,7 @@ async def test_frames_are_those_of_the_agent(client: httpx2.AsyncClient) -> None
     ("accept", "last"),
     [("text/event-stream", b'data: {"timestamp"'), ("application/x-ndjson", b'{"type": "exited"')],
 )
-async def test_other_forms_by_accept(
-    client: httpx2.AsyncClient, accept: str, last: bytes
-) -> None:
+async def test_other_forms_by_accept(client: httpx2.AsyncClient, accept: str, last: bytes) -> None:
     answer = await client.post(EXEC, json={"command": ["a"]}, headers={"accept": accept})
     assert answer.headers["content-type"].startswith(accept)
     assert answer.content.strip().split(b"\n")[-1].startswith(last)

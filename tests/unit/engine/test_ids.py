@@ -41,7 +41,14 @@ def test_operation_ids_are_checked(id: str) -> None:
 
 @pytest.mark.parametrize(
     ("id", "expected"),
-    [("box", True), ("a-b", True), ("x" * 40, True), ("x" * 41, False), ("Box", False), ("a.b", False)],
+    [
+        ("box", True),
+        ("a-b", True),
+        ("x" * 40, True),
+        ("x" * 41, False),
+        ("Box", False),
+        ("a.b", False),
+    ],
 )
 def test_previews_need_short_lower_case_ids(id: str, expected: bool) -> None:
     assert ids.is_previewable(id) is expected

@@ -147,7 +147,9 @@ async def test_watchers_see_every_write_once_it_is_durable(store: Store) -> None
     await seen.aclose()  # type: ignore[attr-defined]
 
 
-async def test_the_disk_gets_every_commit_before_success_is_told(store: Store, tmp_path: Path) -> None:
+async def test_the_disk_gets_every_commit_before_success_is_told(
+    store: Store, tmp_path: Path
+) -> None:
     await store.create(record("box"))
     reader = sqlite3.connect(tmp_path / "atoll.db")
     assert reader.execute("SELECT count(*) FROM sandboxes").fetchone() == (1,)

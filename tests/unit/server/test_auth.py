@@ -53,7 +53,9 @@ def test_without_keys_no_web_page_and_no_rebound_name_gets_in(headers: dict[str,
         caller({}, **headers)
 
 
-@pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Basic secret", "secret", "Bearer é"])
+@pytest.mark.parametrize(
+    "given", ["", "Bearer", "Bearer wrong", "Basic secret", "secret", "Bearer é"]
+)
 def test_wrong_keys_are_refused(given: str) -> None:
     with pytest.raises(UnauthorizedError):
         caller(KEYS, authorization=given)

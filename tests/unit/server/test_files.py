@@ -41,7 +41,9 @@ def test_ranges_are_cut_at_the_end_of_the_file(part: Part, expected: Part) -> No
     assert within(part, 4) == expected
 
 
-@pytest.mark.parametrize(("part", "size"), [(Part(4), 4), (Part(9, 1), 4), (Part(0, 1), 0), (Part(-0, 0), 4)])
+@pytest.mark.parametrize(
+    ("part", "size"), [(Part(4), 4), (Part(9, 1), 4), (Part(0, 1), 0), (Part(-0, 0), 4)]
+)
 def test_ranges_outside_are_refused(part: Part, size: int) -> None:
     with pytest.raises(RangeNotSatisfiableError) as caught:
         within(part, size)

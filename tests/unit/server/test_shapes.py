@@ -39,7 +39,9 @@ def test_frames_are_passed_on_unchanged() -> None:
 
 
 def test_errors_in_frames_carry_the_request() -> None:
-    (sent,) = frames.Decoder().feed(shapes.FramesForm("r1").frame(frame(Kind.ERROR, ERROR.to_wire())))
+    (sent,) = frames.Decoder().feed(
+        shapes.FramesForm("r1").frame(frame(Kind.ERROR, ERROR.to_wire()))
+    )
     body = json.loads(sent.payload)
     assert (body["code"], body["requestId"], body["context"]) == (
         "FILE_NOT_FOUND",
@@ -110,7 +112,13 @@ def test_ndjson_has_the_events_of_the_sdk() -> None:
         frame(Kind.ERROR, ERROR.to_wire()),
     ]
     lines = [json.loads(form.frame(f)) for f in given]
-    assert [line["type"] for line in lines] == ["started", "stdout", "heartbeat", "exited", "failed"]
+    assert [line["type"] for line in lines] == [
+        "started",
+        "stdout",
+        "heartbeat",
+        "exited",
+        "failed",
+    ]
     assert base64.b64decode(lines[1]["data"]) == b"\xff"
     assert (lines[1]["seq"], lines[1]["offset"]) == (1, 2)
     assert (lines[3]["exitCode"], lines[3]["timedOut"]) == (3, True)

@@ -1,0 +1,104 @@
+"""What callers do with a running sandbox: commands, their input and control, watches, variables.
+
+Each wakes the sandbox where it must and holds off its sleep while it lasts; whatever goes wrong on
+the way to the agent is told in terms of what happened to the sandbox (`Sandbox.explain`).
+"""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from atoll.engine import sessions
+from atoll.engine.link import Link, LinkError
+from atoll.engine.operations import exec_header
+from atoll.engine.sandbox import Sandbox
+from atoll.wire.frames import Frame, Kind
+from atoll.wire.process import EnvRequest, ExecRequest
+
+DEFAULT_SESSION = "default"
+
+
+def default_session(sandbox: Sandbox, request: ExecRequest) -> str | None:
+    """Return the session a command runs in that names none; None: a fresh process."""
+    wanted = bool(sandbox.wanted.enable_default_session) and request.shell_state
+    return DEFAULT_SESSION if wanted and isinstance(request.command, str) else None
+
+
+@asynccontextmanager
+async def exec(
+    sandbox: Sandbox,
+    request: ExecRequest,
+    operation: str,
+    *,
+    cancel_on_drop: bool,
+    stdin: AsyncIterator[bytes] | None,
+) -> AsyncIterator[AsyncIterator[Frame]]:
+    """Run a command, or attach to the one of this *operation* id, and yield its frames."""
+    async with sandbox.use():
+        header = exec_header(
+            request,
+            operation,
+            session=request.session or default_session(sandbox, request),
+            cancel_on_drop=cancel_on_drop,
+        )
+        operations = sandbox.running_operations(operation)
+        async with operations.run(header, stdin, close=not request.open_stdin) as frames:
+            yield frames
+
+
+@asynccontextmanager
+async def attach(
+    sandbox: Sandbox, operation: str, from_offset: int
+) -> AsyncIterator[AsyncIterator[Frame]]:
+    """Yield the frames of a running (or just finished) operation from an offset on.
+
+    Raises:
+        OperationNotFoundError: there is none of this id; a sandbox is not woken for it.
+    """
+    async with sandbox.use(operation=operation):
+        header = {"op": "attach", "id": operation, "from_offset": from_offset}
+        async with sandbox.running_operations(operation).run(header) as frames:
+            yield frames
+
+
+async def control(sandbox: Sandbox, operation: str, kind: Kind, payload: bytes = b"") -> None:
+    """Send a message to a running operation; raise as `attach`."""
+    async with sandbox.use(operation=operation):
+        await sandbox.running_operations(operation).control(operation, [(kind, payload)])
+
+
+async def feed(
+    sandbox: Sandbox, operation: str, body: AsyncIterator[bytes], *, close: bool
+) -> None:
+    """Send standard input to a running operation; raise as `attach`."""
+    async with sandbox.use(operation=operation):
+        await sandbox.running_operations(operation).feed(operation, body, close=close)
+
+
+@asynccontextmanager
+async def watch(sandbox: Sandbox, header: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[Frame]]:
+    """Yield the events of a watch. Only events hold off sleep, an open watch does not."""
+    async with sandbox.use() as endpoint:
+        link = await endpoint.open(header)
+    try:
+        async with link:
+            yield _events(sandbox, link)
+    except LinkError as error:
+        raise await sandbox.explain(endpoint, error) from error
+
+
+async def _events(sandbox: Sandbox, link: Link) -> AsyncIterator[Frame]:
+    async for frame in link.frames(ends={Kind.END, Kind.ERROR}):
+        if frame.kind == Kind.EVENT:
+            sandbox.last_used = time.monotonic()
+        yield frame
+
+
+async def set_env(sandbox: Sandbox, wanted: EnvRequest) -> None:
+    """Set variables of the sandbox (remembered, also while it sleeps) or of one session."""
+    if wanted.session is None:
+        await sandbox.set_env(wanted.env)
+    if wanted.session is not None or sandbox.endpoint:
+        async with sandbox.use() as endpoint:
+            await sessions.set_env(endpoint, wanted)

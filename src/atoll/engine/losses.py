@@ -1,0 +1,47 @@
+"""Why an operation lost its agent, told in terms of the sandbox. Pure.
+
+An exit code is never invented: where the outcome is not known, this is the answer.
+"""
+
+from atoll.engine.record import Record
+from atoll.errors import (
+    OperationInterruptedError,
+    SandboxDestroyedError,
+    SandboxError,
+    StaleHandleError,
+)
+from atoll.wire.sandbox import State
+
+
+def known(
+    id: str, record: Record | None, transition: str | None, generation: int | None, detail: str
+) -> SandboxError | None:
+    """Return the reason that record and transition tell, or None.
+
+    Args:
+        id: of the sandbox.
+        record: as it is now.
+        transition: the one under way: start, stop or destroy.
+        generation: of the start the operation ran in.
+        detail: what the link said.
+    """
+    context = {"sandbox": id, "detail": detail}
+    if transition == "destroy" or record is None or record.state is State.DESTROYED:
+        return SandboxDestroyedError(f"sandbox {id!r} was destroyed", context=context)
+    if transition == "stop" or record.state is State.STOPPED:
+        return OperationInterruptedError(
+            f"sandbox {id!r} was stopped", context=context | {"reason": "stopped"}
+        )
+    if generation is not None and record.generation != generation:
+        return StaleHandleError(f"sandbox {id!r} was started again", context=context)
+    return None
+
+
+def unknown(id: str, detail: str, *, gone: bool) -> SandboxError:
+    """Return the error for a container that ended by itself (*gone*), or an agent that failed."""
+    what = "its container ended" if gone else "its agent broke the connection"
+    return OperationInterruptedError(
+        f"the operation was lost in sandbox {id!r}: {what}",
+        context={"sandbox": id, "detail": detail, "reason": "container" if gone else "agent"},
+        suggestion="its outcome is not known; the next call starts the sandbox if it must",
+    )
