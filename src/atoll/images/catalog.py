@@ -110,12 +110,13 @@ class Catalog:
 
         Raises:
             ImageNotFoundError: there is no such reference.
-            ResourceBusyError: sandboxes need the image; names some of them.
+            ResourceBusyError: sandboxes need the image, which has no other name; names some.
         """
         digest = self.digest_of(name)
         if not digest:
             raise _not_found(name, name)
-        if users := self._users(digest):
+        users = self._users(digest)
+        if users and self._names_of(digest) == [name]:
             raise ResourceBusyError(
                 f"{name} is used by {len(users)} sandbox(es)",
                 context={"digest": f"sha256:{digest}", "users": users[:10]},
@@ -133,7 +134,7 @@ class Catalog:
         Returns:
             The number of images removed.
         """
-        named = {self._places.reference(unquote(p.name)).read_text() for p in self._references()}
+        named = {self.digest_of(unquote(path.name)) for path in self._references()}
         kept: set[str] = set()
         removed = 0
         for path in self._places.records.glob("[!.]*.json"):
@@ -164,6 +165,10 @@ class Catalog:
         if not folder.is_dir():
             return []
         return sorted(unquote(link.name) for link in folder.glob("[!.]*") if link.exists())
+
+    def _names_of(self, digest: str) -> list[str]:
+        names = [unquote(path.name) for path in self._references()]
+        return [name for name in names if self.digest_of(name) == digest]
 
     def _references(self) -> list[Path]:
         try:

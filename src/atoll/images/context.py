@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from atoll.errors import FileTooLargeError, InvalidImageError, SandboxError, from_os_error
+from atoll.images.archive import Bounded, Limits, Readable, Tree, fill
 from atoll.images.ignore import Ignore
 
 _MAX_ENTRIES = 1_000_000
@@ -54,6 +55,18 @@ def take(context: Path, dockerfile: str, target: Path, max_bytes: int) -> str:
     finally:
         os.close(root)
     return text
+
+
+def receive(source: Readable, target: Path, max_bytes: int) -> None:
+    """Unpack an uploaded context, an uncompressed tar stream, into the directory *target*.
+
+    Blocking. All of it belongs to this process then, and links in it are links.
+
+    Raises:
+        InvalidImageError: the archive is malformed, hostile or over the limit.
+    """
+    limits = Limits(size=max_bytes, members=_MAX_ENTRIES)
+    fill(Tree(target, owners=False), Bounded(source, limits.size), limits)
 
 
 class _Copy:

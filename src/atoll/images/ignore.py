@@ -8,6 +8,9 @@ that matches a directory covers all below it.
 import re
 from collections.abc import Iterable
 
+_SPECIAL = re.compile(r"[^\w^-]")
+"""Characters of a bracket expression that Python may read differently."""
+
 
 class Ignore:
     """The compiled lines of a ``.dockerignore``."""
@@ -64,5 +67,9 @@ def _piece(piece: str) -> str:
     if piece == "?":
         return "[^/]"
     if piece.startswith("[") and len(piece) > 1:
-        return piece.replace("\\", "\\\\")
+        return "[" + _SPECIAL.sub(_escape, piece[1:-1]) + "]"
     return re.escape(piece[1:] if piece.startswith("\\") and len(piece) > 1 else piece)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return re.escape(match[0])

@@ -30,7 +30,7 @@ from atoll.images.config import ImageConfig
 class Image(msgspec.Struct, frozen=True, kw_only=True):
     """An image that is ready to be mounted."""
 
-    reference: str
+    reference: str  # as asked for; in full form from what made or pulled it
     digest: str  # sha256:…
     layers: tuple[Path, ...]  # top first, as overlay wants them
     config: ImageConfig

@@ -15,11 +15,12 @@ from typing import ParamSpec, TypeVar
 
 from atoll.errors import ImageNotFoundError, InvalidImageError, SandboxError, from_os_error
 from atoll.images import base, context, reference
+from atoll.images.archive import Limits
 from atoll.images.blobs import opened
 from atoll.images.build import Builder, BuildNetwork
 from atoll.images.catalog import Catalog
 from atoll.images.certificates import Trust, host_trust
-from atoll.images.layers import Limits, unpack
+from atoll.images.layers import unpack
 from atoll.images.layout import Image, Places, Record
 from atoll.images.lock import exclusive
 from atoll.images.oci import LayoutImage, announce, blob_path, document_digest, read_layout
@@ -86,7 +87,7 @@ class ImageStore:
         """
         full = str(reference.parse(name))
         await self._pull(full, progress, again=True)
-        return await self._call(self._catalog.find, name, (full,))
+        return await self.resolve(full)
 
     async def build(
         self,
@@ -129,7 +130,7 @@ class ImageStore:
                 copy, text, name, layout, progress, build_args=build_args or {}, network=network
             )
             await self._take_in(layout, str(name), scratch)
-        return await self.resolve(tag)
+        return await self.resolve(str(name))
 
     async def build_base(self, progress: Progress = _silent, *, refresh: bool = False) -> Image:
         """Return the base image, built first if there is none of the current recipe.
@@ -146,7 +147,7 @@ class ImageStore:
         async with self._changing(progress) as scratch:
             if refresh or not await self._call(self._has_base, wanted):
                 await self._add_base(wanted, scratch, progress)
-        return await self.resolve(reference.BASE)
+        return await self.resolve(_BASE)
 
     async def list(self) -> list[ImageInfo]:
         """Return all named images, by name."""
@@ -171,7 +172,7 @@ class ImageStore:
 
         Raises:
             ImageNotFoundError: there is no such reference.
-            ResourceBusyError: a sandbox needs the image.
+            ResourceBusyError: a sandbox needs the image, and it has no other name.
         """
         full = str(reference.parse(name))
         async with self._changing(progress):

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -35,6 +36,8 @@ async def built(host_store: ImageStore) -> AsyncIterator[ImageStore]:
             await host_store.remove(info.reference)
 
 
+# A step that ran before is taken from the cache and prints nothing: those whose output a test
+# looks at have something of their own in them.
 def write(folder: Path, *lines: str) -> Path:
     (folder / "Dockerfile").write_text("\n".join(lines) + "\n")
     return folder
@@ -176,7 +179,9 @@ async def test_a_cancelled_build_leaves_nothing_and_the_next_one_works(
 
 async def test_steps_are_bounded(built: ImageStore, tmp_path: Path) -> None:
     script = "p=/sys/fs/cgroup; cat $p/memory/memory.limit_in_bytes || cat $p/memory.max"
-    write(tmp_path, "FROM atoll/base", f"RUN {script} 2>/dev/null; cat /proc/self/cgroup")
+    write(
+        tmp_path, "FROM atoll/base", f"RUN : {uuid4()}; {script} 2>/dev/null; cat /proc/self/cgroup"
+    )
     lines: list[str] = []
     small = ImageStore(StorageSettings(), ImageSettings(build_memory_mib=333))
     await small.build(tmp_path, tag="atoll-test/bounded", progress=lines.append)
@@ -189,7 +194,7 @@ async def test_steps_can_run_in_a_network_of_their_own(built: ImageStore, tmp_pa
     name = "atoll-test-build"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
-        write(tmp_path, "FROM atoll/base", "RUN cat /proc/net/dev /etc/resolv.conf")
+        write(tmp_path, "FROM atoll/base", f"RUN : {uuid4()}; cat /proc/net/dev /etc/resolv.conf")
         lines: list[str] = []
         network = BuildNetwork(Path("/run/netns", name), ("192.0.2.53",))
         await built.build(tmp_path, tag="atoll-test/net", progress=lines.append, network=network)

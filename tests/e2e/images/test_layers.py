@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.images.layers import Limits, unpack
+from atoll.images.archive import Limits
+from atoll.images.layers import unpack
 
 
 def put(target: Path, *names: str) -> Path:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import InvalidImageError
+from atoll.images.archive import Limits
 from atoll.images.blobs import opened
-from atoll.images.layers import Limits, unpack
+from atoll.images.layers import unpack
 
 OCI = "application/vnd.oci.image.layer.v1.tar"
 DOCKER = "application/vnd.docker.image.rootfs.diff.tar.gzip"

@@ -138,6 +138,16 @@ def test_a_use_of_an_engine_whose_state_is_gone_counts_no_more(
     assert catalog.infos() == []
 
 
+def test_one_of_two_names_of_an_image_in_use_can_go(catalog: Catalog, tmp_path: Path) -> None:
+    add(catalog, "x:1", A, A)
+    add(catalog, "y:1", A, A)
+    catalog.hold(A, "e", tmp_path)
+    catalog.remove("x:1")
+    with pytest.raises(ResourceBusyError):
+        catalog.remove("y:1")
+    assert catalog.layer_ids() == [A]
+
+
 def test_removing_what_is_not_there_says_so_whatever_others_use(
     catalog: Catalog, tmp_path: Path
 ) -> None:

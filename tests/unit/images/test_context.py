@@ -1,6 +1,8 @@
 """A build gets a copy of the context in which nothing outside is found."""
 
+import io
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,9 @@ from atoll.errors import (
     NotDirectoryError,
     TooManyLinksError,
 )
-from atoll.images.context import take
+from atoll.images.context import receive, take
 
-MAX = 10_000
+MAX = 100_000
 
 
 @pytest.fixture
@@ -95,3 +97,45 @@ def test_a_fifo_is_refused_by_name_and_never_opened(folder: Path, tmp_path: Path
 def test_a_folder_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidImageError):
         take(tmp_path / "missing", "Dockerfile", tmp_path / "copy", MAX)
+
+
+def _upload(*members: tarfile.TarInfo) -> io.BytesIO:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for info in members:
+            tar.addfile(info, io.BytesIO(bytes(info.size)))
+    buffer.seek(0)
+    return buffer
+
+
+def _info(name: str, kind: bytes = tarfile.REGTYPE, **fields: object) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info
+
+
+def test_an_upload_belongs_to_the_engine_whatever_it_says(tmp_path: Path) -> None:
+    upload = _upload(_info("a/f", uid=4711, gid=4711, size=3), _info(".wh.f"))
+    receive(upload, tmp_path, MAX)
+    assert (tmp_path / "a/f").stat().st_uid == os.getuid()
+    assert (tmp_path / "a/f").stat().st_size == 3
+    assert (tmp_path / ".wh.f").is_file()
+
+
+@pytest.mark.parametrize(
+    "upload",
+    [
+        _upload(_info("../out")),
+        _upload(_info("d", tarfile.SYMTYPE, linkname=".."), _info("d/out")),
+        _upload(_info("h", tarfile.LNKTYPE, linkname="/etc/hostname")),
+        _upload(_info("big", size=MAX)),
+        io.BytesIO(b"not a tar archive" * 100),
+    ],
+)
+def test_a_hostile_upload_is_refused(tmp_path: Path, upload: io.BytesIO) -> None:
+    (tmp_path / "target").mkdir()
+    with pytest.raises(InvalidImageError):
+        receive(upload, tmp_path / "target", MAX)
+    assert os.listdir(tmp_path) == ["target"]
