@@ -1,17 +1,24 @@
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from atoll.errors import InvalidConfigError
-from atoll.load_settings import load, names, variables_of
+from atoll.load_settings import Loaded, load, names, variables_of
 from atoll.settings import Settings
 
 
-def loaded(tmp_path: Path, text: str = "", flags: dict[str, Any] | None = None, **env: str) -> Any:
+def loaded(
+    tmp_path: Path,
+    text: str = "",
+    *,
+    flags: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Loaded:
     file = tmp_path / "atoll.toml"
     file.write_text(text)
-    return load(flags, environment=env, file=file)
+    return load(flags, environment=env or {}, file=file)
 
 
 def test_defaults_are_the_defaults(tmp_path: Path) -> None:
@@ -24,7 +31,10 @@ def test_defaults_are_the_defaults(tmp_path: Path) -> None:
 def test_flags_win_over_variables_over_the_file_over_defaults(tmp_path: Path) -> None:
     text = "[server]\nport = 1\nhost = '::1'\nmax_body = 5\n"
     settings, origins = loaded(
-        tmp_path, text, {"server.port": 3}, ATOLL_PORT="2", ATOLL_HOST="127.0.0.2"
+        tmp_path,
+        text,
+        flags={"server.port": 3},
+        env={"ATOLL_PORT": "2", "ATOLL_HOST": "127.0.0.2"},
     )
     assert (settings.server.port, settings.server.host) == (3, "127.0.0.2")
     assert settings.server.max_body == 5
@@ -37,13 +47,15 @@ def test_flags_win_over_variables_over_the_file_over_defaults(tmp_path: Path) ->
 def test_values_of_variables_get_their_types(tmp_path: Path) -> None:
     settings, _ = loaded(
         tmp_path,
-        ATOLL_STATE_DIR="/x",
-        ATOLL_SLEEP_AFTER="1.5",
-        ATOLL_TRUST_HOST_CA="false",
-        ATOLL_NAMESERVERS="1.1.1.1, 9.9.9.9",
-        ATOLL_IMAGE_ALIASES='{"a": "b"}',
-        ATOLL_PORT="",
-        ATOLL_RUNTIME_DEFAULT="fake",
+        env={
+            "ATOLL_STATE_DIR": "/x",
+            "ATOLL_SLEEP_AFTER": "1.5",
+            "ATOLL_TRUST_HOST_CA": "false",
+            "ATOLL_NAMESERVERS": "1.1.1.1, 9.9.9.9",
+            "ATOLL_IMAGE_ALIASES": '{"a": "b"}',
+            "ATOLL_PORT": "",
+            "ATOLL_RUNTIME_DEFAULT": "fake",
+        },
     )
     assert settings.storage.state_dir == Path("/x")
     assert settings.lifecycle.sleep_after == 1.5
@@ -62,10 +74,10 @@ def test_a_name_two_groups_have_needs_its_group() -> None:
 
 def test_variables_of_0_12_are_honoured_below_ours(tmp_path: Path) -> None:
     legacy = {"SANDBOX_LOG_LEVEL": "debug", "SANDBOX_INSTANCE_TIMEOUT_MS": "1500"}
-    settings, origins = loaded(tmp_path, **legacy)
+    settings, origins = loaded(tmp_path, env=legacy)
     assert (settings.server.log_level, settings.runtime.start_timeout) == ("debug", 1.5)
     assert origins["server.log_level"] == "SANDBOX_LOG_LEVEL"
-    settings, _ = loaded(tmp_path, **legacy, ATOLL_LOG_LEVEL="warn")
+    settings, _ = loaded(tmp_path, env=legacy | {"ATOLL_LOG_LEVEL": "warn"})
     assert settings.server.log_level == "warn"
 
 
@@ -98,14 +110,14 @@ def test_mistakes_in_the_file_are_told_with_their_place(
 
 
 def test_a_misspelt_setting_gets_a_suggestion(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfigError, match="server.port"):
+    with pytest.raises(InvalidConfigError, match=r"server\.port"):
         loaded(tmp_path, "[server]\nprot = 1\n")
 
 
 @pytest.mark.parametrize("env", [{"ATOLL_PORT": "x"}, {"SANDBOX_INSTANCE_TIMEOUT_MS": "soon"}])
 def test_mistakes_in_variables_name_the_variable(tmp_path: Path, env: dict[str, str]) -> None:
     with pytest.raises(InvalidConfigError, match=next(iter(env))):
-        loaded(tmp_path, **env)
+        loaded(tmp_path, env=env)
 
 
 def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:

@@ -219,6 +219,9 @@ class Sandbox:
         self._entry.adopt(record)
         self._shared.live[record.key] = self
         self._shared.admission.adopt(self.namespace)
+        if record.last_activity_at:
+            idle = (rules.now() - record.last_activity_at).total_seconds()
+            self.last_used = time.monotonic() - max(0.0, idle)
         if record.state is State.RUNNING and await self._adopted(record):
             return
         self._begin("stop", self._clean_up())

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from integration.engine.scripted import World
 
 from atoll.engine.engine import Engine
 from atoll.engine.store import Store
@@ -15,13 +14,14 @@ from atoll.settings import (
     Settings,
     StorageSettings,
 )
+from integration.engine.scripted import World
 
 
 class Opener(Protocol):
     """Opens an engine on the world of the test, as often as the test likes."""
 
     def __call__(
-        self, lifecycle: LifecycleSettings = ..., start_timeout: float = ...
+        self, lifecycle: LifecycleSettings | None = None, start_timeout: float = 5.0
     ) -> AbstractAsyncContextManager[Engine]: ...
 
 
@@ -35,12 +35,12 @@ def world(tmp_path: Path) -> World:
 def opener(world: World) -> Opener:
     @asynccontextmanager
     async def opened(
-        lifecycle: LifecycleSettings = LifecycleSettings(), start_timeout: float = 5.0
+        lifecycle: LifecycleSettings | None = None, start_timeout: float = 5.0
     ) -> AsyncIterator[Engine]:
         settings = Settings(
             storage=StorageSettings(state_dir=world.state_dir, cache_dir=world.state_dir),
             runtime=RuntimeSettings(default="scripted", start_timeout=start_timeout),
-            lifecycle=lifecycle,
+            lifecycle=lifecycle or LifecycleSettings(),
             server=ServerSettings(port=0),
         )
         store = await Store(world.state_dir / "atoll.db").open()

@@ -2,14 +2,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from integration.engine.conftest import Opener
-from integration.engine.scripted import World
 
 from atoll.engine import lifecycle
 from atoll.engine.engine import Engine
 from atoll.engine.lifecycle import STEPS, Launch, Lifecycle, Step
 from atoll.errors import NoSpaceError
 from atoll.wire.sandbox import State
+from integration.engine.conftest import Opener
+from integration.engine.scripted import World
 
 NAMES = [step.name for step in STEPS]
 

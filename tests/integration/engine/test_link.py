@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from integration.engine.scripted import Peer
 
 from atoll.engine.link import MAX_ERROR, Link, LinkError
 from atoll.errors import FileNotFoundError, SandboxError
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
+from integration.engine.scripted import Peer
 
 Agent = Callable[[Peer], Awaitable[None]]
 
@@ -35,6 +35,11 @@ async def linked(agent: Agent) -> AsyncIterator[Link]:
         yield link
     serving.cancel()
     await asyncio.wait([serving])
+
+
+async def flood(link: Link) -> None:
+    while True:
+        await link.send(Kind.DATA, b"x" * frames.CHUNK)
 
 
 async def collect(link: Link, **options: float) -> list[Frame]:
@@ -191,8 +196,7 @@ async def test_sending_waits_for_the_agent_and_notices_its_end() -> None:
 
     async with linked(agent) as link:
         with pytest.raises(LinkError):
-            while True:
-                await link.send(Kind.STDIN, b"x" * frames.CHUNK)
+            await flood(link)
 
 
 async def test_a_body_to_an_agent_that_stops_reading_ends_quietly() -> None:
@@ -218,7 +222,6 @@ async def test_a_refusal_in_the_middle_of_an_upload_is_heard() -> None:
     async with linked(agent) as link:
         await asyncio.sleep(0.02)
         with pytest.raises(LinkError):
-            while True:
-                await link.send(Kind.DATA, b"x" * frames.CHUNK)
+            await flood(link)
         with pytest.raises(FileNotFoundError, match="no such directory"):
             await link.reply()

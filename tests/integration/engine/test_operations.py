@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.engine.scripted import Peer, ScriptedRuntime
 
 from atoll.engine import operations
 from atoll.engine.link import Endpoint, LinkError
@@ -14,6 +13,7 @@ from atoll.errors import OperationNotFoundError
 from atoll.runtime.base import ContainerSpec
 from atoll.wire.frames import Kind
 from atoll.wire.process import ExecRequest
+from integration.engine.scripted import Peer, ScriptedRuntime
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def hanging(controls: list[tuple[str, list[int]]]) -> dict[str, Any]:
         await asyncio.sleep(30)
 
     async def control(peer: Peer, header: dict[str, Any]) -> None:
-        kinds = []
+        kinds: list[int] = []
         while not kinds or kinds[-1] != Kind.END:
             kinds.append((await peer.next()).kind)
         controls.append((header["id"], kinds))

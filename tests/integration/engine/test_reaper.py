@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from integration.engine.scripted import World
 
 from atoll.engine import reaper
 from atoll.engine.engine import Engine
 from atoll.engine.lifecycle import Lifecycle
+from integration.engine.scripted import World
 
 
 @pytest.fixture

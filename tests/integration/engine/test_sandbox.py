@@ -4,8 +4,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from integration.engine.conftest import Opener
-from integration.engine.scripted import Peer, World
 
 from atoll.engine import calls
 from atoll.engine.engine import Engine
@@ -25,6 +23,8 @@ from atoll.wire import frames
 from atoll.wire.frames import Kind
 from atoll.wire.process import EnvRequest, ExecRequest
 from atoll.wire.sandbox import NamespaceConfig, SandboxOptions, State
+from integration.engine.conftest import Opener
+from integration.engine.scripted import Peer, World
 
 
 async def run(engine: Engine, *command: str, id: str = "box", op: str = "op") -> bytes:

@@ -3,10 +3,10 @@ from contextlib import AsyncExitStack
 
 import httpx2
 import pytest
-from integration.engine.conftest import engine, opener, world
 
 from atoll.engine.engine import Engine
 from atoll.server.main import Served
+from integration.engine.conftest import engine, opener, world
 
 __all__ = ["engine", "opener", "world"]
 

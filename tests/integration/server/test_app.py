@@ -1,14 +1,14 @@
 import httpx2
 import pytest
 import structlog
-from integration.engine.scripted import World
-from integration.server.conftest import BOX
 
 from atoll.engine.engine import Engine
 from atoll.errors import ContainerUnavailableError, MaxInstancesExceededError
 from atoll.server.app import application
 from atoll.server.auth import Auth, Caller, hashed
 from atoll.wire.ops import Scope
+from integration.engine.scripted import World
+from integration.server.conftest import BOX
 
 
 async def error(answer: httpx2.Response) -> tuple[int, str]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from integration.engine.scripted import Peer, World
-from integration.server.conftest import BOX
 
 from atoll.engine import operations
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
+from integration.engine.scripted import Peer, World
+from integration.server.conftest import BOX
 
 FRAMES = {"accept": frames.CONTENT_TYPE}
 EXEC = BOX + "/exec"

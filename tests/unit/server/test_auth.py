@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from starlette.datastructures import Headers
 
@@ -9,7 +11,7 @@ from atoll.wire.ops import Scope
 KEYS = auth.keys_of("secret", [(auth.hashed("reader"), "r", "N", "read")])
 
 
-def caller(keys: dict[str, Caller], *, unix: bool = False, **headers: str) -> Caller:
+def caller(keys: dict[str, Caller], *, unix: bool = False, **headers: Any) -> Caller:
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     return Auth(keys).caller(Headers({"host": "localhost:8787", **given}), unix=unix)
 
@@ -48,9 +50,9 @@ def test_without_keys_this_machine_may_call_on_tcp(host: str) -> None:
         {"sec_fetch_site": "same-site"},
     ],
 )
-def test_without_keys_no_web_page_and_no_rebound_name_gets_in(headers: dict[str, str]) -> None:
+def test_without_keys_no_web_page_and_no_rebound_name_gets_in(headers: dict[str, Any]) -> None:
     with pytest.raises(ForbiddenError):
-        caller({}, **headers)
+        caller({}, unix=False, **headers)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,99 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from atoll.host import unix
+from atoll.server import lease
+from atoll.server.lease import Leases
+
+
+class Ended:
+    """Counts how often the last lease has ended."""
+
+    count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+async def take(path: Path) -> asyncio.StreamWriter:
+    reader, writer = await asyncio.open_unix_connection(path)
+    assert json.loads(await reader.readline()) == {"pid": 1}
+    return writer
+
+
+async def until(ended: Ended) -> None:
+    async with asyncio.timeout(2):
+        while not ended.count:
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "lease.sock"
+
+
+async def test_the_last_lease_ends_the_engine_once(path: Path) -> None:
+    ended = Ended()
+    leases = Leases(unix.listen(path), {"pid": 1}, ended)
+    await leases.open()
+    first, second = await take(path), await take(path)
+    first.close()
+    await asyncio.sleep(0.05)
+    assert not ended.count
+    second.close()
+    await until(ended)
+    with pytest.raises(OSError):
+        await asyncio.open_unix_connection(path)
+    await leases.close()
+    assert ended.count == 1
+
+
+async def test_an_engine_that_is_not_private_goes_on(path: Path) -> None:
+    leases = Leases(unix.listen(path), {"pid": 1}, None)
+    await leases.open()
+    (await take(path)).close()
+    await asyncio.sleep(0.02)
+    (await take(path)).close()
+    await leases.close()
+
+
+async def test_a_private_engine_nobody_came_to_ends(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "FIRST_LEASE", 0.05)
+    ended = Ended()
+    leases = Leases(unix.listen(path), {"pid": 1}, ended)
+    await leases.open()
+    await until(ended)
+    await leases.close()
+
+
+async def test_an_open_lease_outlives_the_first_wait(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "FIRST_LEASE", 0.05)
+    ended = Ended()
+    leases = Leases(unix.listen(path), {"pid": 1}, ended)
+    await leases.open()
+    writer = await take(path)
+    await asyncio.sleep(0.1)
+    assert not ended.count
+    writer.close()
+    await until(ended)
+    await leases.close()
+
+
+async def test_closing_ends_open_leases_without_a_word(path: Path) -> None:
+    ended = Ended()
+    leases = Leases(unix.listen(path), {"pid": 1}, ended)
+    await leases.open()
+    reader, writer = await asyncio.open_unix_connection(path)
+    await reader.readline()
+    await leases.close()
+    assert await reader.read() == b""
+    writer.close()
+    await asyncio.sleep(0.02)
+    assert not ended.count

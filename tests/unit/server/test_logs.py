@@ -1,0 +1,33 @@
+import json
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from atoll.server import logs
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_json_lines_carry_level_time_and_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json")
+    log = structlog.get_logger()
+    log.debug("hidden")
+    try:
+        raise ValueError("why")
+    except ValueError as error:
+        log.error("shown", exc_info=error, request_id="r1")
+    (line,) = capsys.readouterr().err.splitlines()
+    entry = json.loads(line)
+    assert (entry["event"], entry["level"], entry["request_id"]) == ("shown", "error", "r1")
+    assert "ValueError: why" in entry["exception"]
+
+
+def test_people_get_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("debug", "pretty")
+    structlog.get_logger().debug("shown", sandbox="box")
+    assert "sandbox=box" in capsys.readouterr().err
