@@ -12,10 +12,11 @@ from atoll.server.lease import Leases
 class Ended:
     """Counts how often the last lease has ended."""
 
-    count = 0
+    def __init__(self) -> None:
+        self.times: list[None] = []
 
     def __call__(self) -> None:
-        self.count += 1
+        self.times.append(None)
 
 
 async def take(path: Path) -> asyncio.StreamWriter:
@@ -26,7 +27,7 @@ async def take(path: Path) -> asyncio.StreamWriter:
 
 async def until(ended: Ended) -> None:
     async with asyncio.timeout(2):
-        while not ended.count:
+        while not ended.times:
             await asyncio.sleep(0.005)
 
 
@@ -42,13 +43,13 @@ async def test_the_last_lease_ends_the_engine_once(path: Path) -> None:
     first, second = await take(path), await take(path)
     first.close()
     await asyncio.sleep(0.05)
-    assert not ended.count
+    assert ended.times == []
     second.close()
     await until(ended)
     with pytest.raises(OSError):
         await asyncio.open_unix_connection(path)
     await leases.close()
-    assert ended.count == 1
+    assert len(ended.times) == 1
 
 
 async def test_an_engine_that_is_not_private_goes_on(path: Path) -> None:
@@ -80,7 +81,7 @@ async def test_an_open_lease_outlives_the_first_wait(
     await leases.open()
     writer = await take(path)
     await asyncio.sleep(0.1)
-    assert not ended.count
+    assert ended.times == []
     writer.close()
     await until(ended)
     await leases.close()
@@ -96,4 +97,4 @@ async def test_closing_ends_open_leases_without_a_word(path: Path) -> None:
     assert await reader.read() == b""
     writer.close()
     await asyncio.sleep(0.02)
-    assert not ended.count
+    assert ended.times == []
