@@ -6,9 +6,10 @@ evaluates the text and prints its state, to a pipe of ours, when the text has en
 No marker is looked for in anything the text prints, and no shell is kept running.
 
 * Whether the *shell* ended (`exit`, `exec`, `set -e`, a signal) or only the *text* did is known
-  from the dump: it is complete only if the text came to its end. `set -n` is the exception, after
-  it nothing runs at all: a shell that returns 0 without a dump, from a text that may have turned
-  on `noexec`, counts as ended text whose state was not saved.
+  from the dump: it is complete only if the text came to its end. Two things stop bash that are
+  not meant as an end, and are told apart by the text: after `set -n` nothing runs at all and the
+  status is 0; a bad array subscript or integer (``${month[08]}``) abandons everything with 1.
+  Such a text counts as ended, with its state not saved.
 * Output, messages and status are those of `bash -c TEXT`: `$0` is bash, messages begin with
   ``bash: line N:``, LINENO counts the text's own lines. Syntax errors say ``eval:`` where
   `bash -c` says ``-c:``; `$-` has a `c`. The last command is run by fork, not in place of
@@ -44,6 +45,7 @@ ARGUMENT_LIMIT: Final = 100_000
 """Bytes of text passed as an argument; the kernel takes 128 KiB at most."""
 
 _NOEXEC: Final = re.compile(rb"\bset\b[^\n;&|]*\s-\w*n|noexec")
+_ENDS: Final = re.compile(rb"exit|exec|\bset\b[^\n;&|]*\s-\w*e|source|\. ")
 _XTRACE: Final = re.compile(rb"\bset\b[^\n;&|]*\s-\w*x|xtrace")
 _UNTRACEABLE: Final = re.compile(rb"\bset\b[^\n;&|]*\s-\w*v|verbose|alias|<<")
 
@@ -208,10 +210,17 @@ def conclude(launch: Launch, dump: bytes, exit_code: int | None) -> Outcome:
     if after:
         return Outcome(False, True, after)
     complete = dump.endswith(b"\0end\0") or len(dump) > STATE_LIMIT
-    skipped = exit_code == 0 and _NOEXEC.search(launch.text)
-    if complete or skipped:
+    if complete or _is_abandoned(launch, exit_code):
         return Outcome(False, False, launch.before)
     return Outcome(True, False, None)
+
+
+def _is_abandoned(launch: Launch, exit_code: int | None) -> bool:
+    """Whether a shell that left no dump stopped although nothing asked it to end."""
+    if exit_code == 1 and not launch.before["options"].get("errexit"):
+        code = [launch.text, *(text.encode("latin-1") for text in launch.before["functions"])]
+        return not any(_ENDS.search(part) for part in code)
+    return exit_code == 0 and bool(_NOEXEC.search(launch.text))
 
 
 def _state_after(launch: Launch, dump: bytes) -> State | None:

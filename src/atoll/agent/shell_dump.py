@@ -82,7 +82,7 @@ def _read_fields(fields: Iterator[bytes], *, measured: bool) -> Dump:
     functions = split_functions(next(fields), list(attributes))
     traps, process = read_traps(next(fields))
     after = _read_settings(variables, options, shopts, process)
-    if next(fields) != END or not directories or "PIPESTATUS" not in variables:
+    if list(fields) != [END, b""] or not directories or "PIPESTATUS" not in variables:
         raise MalformedError("fields do not fit")
     aliases = variables.get("BASH_ALIASES", _NO_ALIASES).value
     return Dump(

@@ -9,7 +9,8 @@ does not fork (a fork is 0.27 ms, and would fire the user's CHLD trap).
   does there. Should the text leave `set -n` behind, the status of the list is still the text's.
 * Afterwards nothing may call a function of the user. POSIX mode finds special builtins (trap,
   set, export, unset) before functions, and an assignment, which nothing can shadow, turns it on.
-  `export -f` then tells whether `builtin` is a function; `command` is the spare way.
+  `export -f` then tells whether `builtin` is a function; `command` is the spare way. What
+  `enable -n` has switched off is switched on again.
 * A DEBUG trap fires before every command, also before the one that removes it, and `set -x` traces
   the command that turns it off. Both go to a descriptor that leads to nowhere. A redirection is
   not traced, so BASH_XTRACEFD, if the user set it, is moved away by one.
@@ -43,7 +44,7 @@ _FRESH: Final = (
     b"{ declare -p;printf '\\0';umask;ulimit -Sa;ulimit -Ha;printf '\\0';} >&973 2>&974;"
 )
 
-_DUMP: Final = rb"""
+_DUMP = rb"""
 { { __atoll="STATUS $SHELLOPTS $BASHOPTS ${POSIXLY_CORRECT=y}"
 trap - DEBUG
 set +x
@@ -53,6 +54,7 @@ if export -f builtin; then
 else
   __atoll_by=builtin
 fi
+"$__atoll_by" enable BUILTINS || { __atoll_by=command; command enable BUILTINS; }
 [[ $__atoll == *[\ :]posix[\ :]* ]] || unset -v POSIXLY_CORRECT
 } {BASH_XTRACEFD}>&974 >&974 2>&974 || __atoll=STATUS
 { "$__atoll_by" printf '%s\0' "$__atoll" "$#" "$@" "${#DIRSTACK[@]}" "${DIRSTACK[@]}"
@@ -76,6 +78,8 @@ $__atoll_by exit ${__atoll%% *}"
 "${__atoll_by-builtin}" exit "${__atoll%% *}"
 } >&- 2>&-
 """
+
+_DUMP = _DUMP.replace(b"BUILTINS", b"declare eval exit printf set trap ulimit umask unset")
 
 _FAILED: Final = b" || { { __atoll=$?; } {BASH_XTRACEFD}>&974 >&974 2>&974 || __atoll=1; } >&- 2>&-"
 _EVAL_DUMP: Final = _FAILED + _DUMP.replace(b"STATUS", b"${__atoll-0}")
