@@ -8,7 +8,7 @@ after `orphan_grace`. An engine that goes cancels nothing.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
@@ -16,12 +16,15 @@ import msgspec
 import structlog
 
 from atoll.engine.link import TERMINAL, Endpoint, Link, LinkError
-from atoll.errors import OperationNotFoundError, SandboxError
+from atoll.errors import OperationNotFoundError, ResourceBusyError, SandboxError
 from atoll.wire.agent import ATTACH_GRACE, OUTPUT_LIMIT, ExecHeader
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.process import ExecRequest
 
 log = structlog.get_logger(__name__)
+
+LEAVING = 0.05
+"""Seconds a supervisor has to leave after its command ended; it takes a few milliseconds."""
 
 
 class Listed(msgspec.Struct):
@@ -138,27 +141,51 @@ class Operations:
             log.info("abandoned command was gone already", operation=id, reason=str(error))
 
     async def control(self, id: str, messages: list[tuple[Kind, bytes]]) -> None:
-        """Send *messages* to a running operation.
+        """Send *messages* to an operation; one that has ended takes and ignores them.
 
         Raises:
             OperationNotFoundError: the agent knows no such operation.
         """
-        async with await self._endpoint.open({"op": "control", "id": id}) as link:
+
+        async def send(link: Link) -> None:
             for kind, payload in messages:
                 await link.send(kind, payload)
-            await link.send(Kind.END)
-            await link.reply()
+
+        await self._hand_over(id, send)
 
     async def feed(self, id: str, body: AsyncIterator[bytes], *, close: bool) -> None:
-        """Send standard input to a running operation; raise as `control`."""
+        """Send standard input to an operation; raise as `control`."""
+
+        async def send(link: Link) -> None:
+            async for chunk in body:
+                await link.send_chunks(Kind.STDIN, chunk)
+            if close:
+                await link.send(Kind.STDIN_CLOSE)
+
+        await self._hand_over(id, send)
+
+    async def _hand_over(self, id: str, send: Callable[[Link], Awaitable[None]]) -> None:
+        try:
+            await self._talk(id, send)
+        except (LinkError, ResourceBusyError):
+            # Its supervisor may just have left with the command's end. Then the agent says so.
+            await asyncio.sleep(LEAVING)
+            if not await self._has_ended(id):
+                raise
+
+    async def _talk(self, id: str, send: Callable[[Link], Awaitable[None]]) -> bytes:
         async with await self._endpoint.open({"op": "control", "id": id}) as link:
             with suppress(LinkError):  # the answer says why
-                async for chunk in body:
-                    await link.send_chunks(Kind.STDIN, chunk)
-                if close:
-                    await link.send(Kind.STDIN_CLOSE)
+                await send(link)
                 await link.send(Kind.END)
-            await link.reply(timeout=None)
+            return await link.reply(timeout=None)
+
+    async def _has_ended(self, id: str) -> bool:
+        async def nothing(_: Link) -> None:
+            pass
+
+        reply = msgspec.json.decode(await self._talk(id, nothing), type=dict[str, Any])
+        return reply.get("running") is False
 
     async def find_orphans(self) -> None:
         """After a restart: give every running command `orphan_grace` to be attached to."""

@@ -9,7 +9,7 @@ import pytest
 from atoll.engine import operations
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations, exec_header
-from atoll.errors import OperationNotFoundError
+from atoll.errors import OperationNotFoundError, ResourceBusyError
 from atoll.runtime.base import ContainerSpec
 from atoll.wire.frames import Kind
 from atoll.wire.process import ExecRequest
@@ -232,3 +232,22 @@ def test_buffered_commands_are_cut_by_the_agent() -> None:
         ExecRequest(command="x", timeout_ms=None), "op", session="s", cancel_on_drop=True
     )
     assert (streamed["output_limit"], streamed["timeout"]) == (None, None)
+
+
+@pytest.mark.parametrize("first", [b"", ResourceBusyError().to_wire()])
+@pytest.mark.parametrize("ended", [True, False])
+async def test_input_for_a_command_that_is_just_ending_is_no_error(
+    runtime: ScriptedRuntime, running: Operations, first: Any, ended: bool
+) -> None:
+    answers = iter([first, {"running": not ended}])
+
+    async def control(peer: Peer, header: dict[str, Any]) -> None:
+        if answer := next(answers):
+            await peer.send(Kind.ERROR if "code" in answer else Kind.REPLY, answer)
+
+    runtime.scripts["control"] = control
+    if ended:
+        await running.feed("op", chunks(b"x"), close=True)
+    else:
+        with pytest.raises((LinkError, ResourceBusyError)):
+            await running.feed("op", chunks(b"x"), close=True)
