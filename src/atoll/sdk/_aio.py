@@ -17,7 +17,7 @@ from collections.abc import (
 from typing import IO, Any, Generic, TypeAlias, TypeVar
 
 from atoll.sdk import _io
-from atoll.sdk._io import environment, jitter, now, start_engine, take_lease
+from atoll.sdk._io import environment, is_open, jitter, now, start_engine, take_lease
 
 __all__ = [
     "Chunks",
@@ -28,6 +28,7 @@ __all__ = [
     "environment",
     "finish",
     "in_thread",
+    "is_open",
     "jitter",
     "now",
     "pieces",

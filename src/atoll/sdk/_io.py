@@ -118,7 +118,18 @@ def take_lease(path: Path, seconds: float) -> tuple[socket.socket, dict[str, Any
     if not line:
         connection.close()
         return None
+    connection.setblocking(False)
     return connection, json.loads(line)
+
+
+def is_open(lease: socket.socket) -> bool:
+    """Whether the engine that gave a lease still lives (1 µs: asked before each request)."""
+    try:
+        return lease.recv(1, socket.MSG_PEEK) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def start_engine(arguments: list[str], log: Path) -> dict[str, Any]:

@@ -28,11 +28,14 @@ class LocalTransport(Transport):
         self._opening: _aio.Lock | None = None
 
     async def open(self) -> None:
-        """Take the lease, starting the engine if nobody did."""
-        if self._lease is not None:
+        """Take the lease, starting the engine if nobody did, or if it was killed meanwhile."""
+        if self._lease is not None and _aio.is_open(self._lease):
             return
         self._opening = self._opening or _aio.Lock()
         async with self._opening:
+            if self._lease is not None and not _aio.is_open(self._lease):
+                self._lease.close()
+                self._lease = None
             if self._lease is None:
                 await self._take()
 

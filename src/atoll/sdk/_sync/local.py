@@ -28,11 +28,14 @@ class LocalTransport(Transport):
         self._opening: _io.Lock | None = None
 
     def open(self) -> None:
-        """Take the lease, starting the engine if nobody did."""
-        if self._lease is not None:
+        """Take the lease, starting the engine if nobody did, or if it was killed meanwhile."""
+        if self._lease is not None and _io.is_open(self._lease):
             return
         self._opening = self._opening or _io.Lock()
         with self._opening:
+            if self._lease is not None and not _io.is_open(self._lease):
+                self._lease.close()
+                self._lease = None
             if self._lease is None:
                 self._take()
 

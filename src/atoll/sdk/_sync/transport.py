@@ -46,7 +46,7 @@ class Transport:
         self._reached = False
 
     def open(self) -> None:
-        """Make the engine available; `local` starts it here, others have nothing to do."""
+        """Make the engine available, before each try; only `local` has something to do."""
 
     def call(
         self,
@@ -129,13 +129,13 @@ class Transport:
     ) -> "httpx2.Response":
         import httpx2
 
-        self.open()
         start = _io.now()
         if patience is None:
             patience = _shared.RECONNECT_SECONDS if self._reached else 0.0
         away = _shared.Backoff(start + patience, _io.jitter)
         starting = _shared.Backoff(start + ready, _io.jitter)
         while True:
+            self.open()
             client = self._connected()
             body = call.body if content is None else content
             request = client.build_request(
