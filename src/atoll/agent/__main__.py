@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import sys
 
 from atoll.agent import config, kernel
@@ -15,6 +16,9 @@ def main() -> None:
     with open(CONFIG_FD, "rb") as file:
         settings = config.parse(file.read())
     os.environ.clear()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    settings = settings._replace(files=max(settings.files, soft))
     ignore_signals()
     if os.getpid() != 1:  # on a bare host: orphans must not reach the host's init
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)

@@ -11,6 +11,9 @@ from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.frames import Frame, Kind
 
+STALLED: Final = 10.0
+"""Seconds after which a process no longer waits for a viewer that reads nothing."""
+
 _HEARTBEAT: Final = frames.encode(Kind.HEARTBEAT)
 
 
@@ -22,7 +25,8 @@ class Audience:
         on_change: called when a connection went away or has room again.
 
     Attributes:
-        patient: whether a command without a connection waits for one instead of losing output.
+        patient: whether a command waits for a connection that is missing or reads nothing, instead
+            of losing output (a process does not: it has a log).
     """
 
     def __init__(
@@ -66,10 +70,6 @@ class Audience:
                 viewer.send(frame)
         return viewer
 
-    def listen(self, sock: socket.socket) -> None:
-        """Take over a connection that sends frames but is told no events."""
-        Viewer(self._loop, sock, on_frame=self._on_frame, on_gone=_ignore, on_room=_ignore)
-
     def tell(self, frame: bytes) -> None:
         """Send *frame* to everybody."""
         self._spoke = True
@@ -102,13 +102,13 @@ class Audience:
 
     def _beat(self) -> None:
         """Twice per interval, so that silence never lasts longer than one."""
+        if not self.patient:
+            for viewer in self._viewers.copy():
+                if viewer.stalled > STALLED:
+                    viewer.drop()
         self._beating = bool(self._viewers)
         if self._beating:
             if not self._spoke:
                 self.tell(_HEARTBEAT)
             self._spoke = False
             self._loop.later(HEARTBEAT_INTERVAL / 2, self._beat)
-
-
-def _ignore(_: Viewer) -> None:
-    pass

@@ -56,6 +56,10 @@ class Children:
         """Note that *pid* was reaped."""
         self._pids.discard(pid)
 
+    def pids(self) -> set[int]:
+        """Return the processes of all of them."""
+        return self._pids.copy()
+
     def signal(self, number: int) -> None:
         """Send a signal to all of them."""
         for pid in self._pids:

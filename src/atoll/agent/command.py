@@ -9,10 +9,10 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from atoll import errors
-from atoll.agent import launch, terminal, tree, users
+from atoll.agent import checks, launch, terminal, tree, users
 from atoll.agent.config import Config
 from atoll.agent.ending import Ending
 from atoll.agent.feeder import Feeder
@@ -21,8 +21,11 @@ from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.memory import OomCounter
 from atoll.agent.output import Output
 from atoll.agent.pump import DRAIN, Pump
+from atoll.agent.shell import Outcome
 from atoll.wire.agent import TIMEOUT_GRACE
 from atoll.wire.frames import Kind
+
+_NEVER_STARTED: Final = {"session": errors.SessionDestroyedError}
 
 
 class Command:
@@ -30,7 +33,8 @@ class Command:
 
     Args:
         on_started: called with the pid once the program was executed.
-        on_outcome: called once, with the exit record or the reason why there is none.
+        on_outcome: called once, with the exit record or the reason why there is none, and with
+            what is to become of the session's shell (None: it stays as it is).
         on_childless: called when the last process of the tree is gone.
         on_room: called when standard input takes more again.
     """
@@ -42,7 +46,7 @@ class Command:
         output: Output,
         *,
         on_started: Callable[[int], None],
-        on_outcome: Callable[[dict[str, Any] | errors.SandboxError], None],
+        on_outcome: Callable[[dict[str, Any] | errors.SandboxError, Outcome | None], None],
         on_childless: Callable[[], None],
         on_room: Callable[[], None],
     ) -> None:
@@ -75,7 +79,7 @@ class Command:
             self._stub = Stub(self._config)
             self._childless = False
         try:
-            launch.check(header)
+            checks.check(header)
             self._connect()
         except errors.SandboxError as error:
             self._settle_with(error)
@@ -107,7 +111,7 @@ class Command:
             terminal.give(self._stub.theirs[0], user.uid, user.gid)
         self._oom.mark()
         self._loop.watch(self._stub.sock.fileno(), READ, lambda _: self._on_stub())
-        self._stub.run(plan.message(user, tty=self._terminal is not None), plan.fds, plan.targets)
+        self._stub.run(plan.message(user, tty=self._terminal is not None), plan.files)
         plan.close()
 
     def _on_stub(self) -> None:
@@ -180,9 +184,8 @@ class Command:
     def end(self, reason: str, grace: float) -> None:
         """End the whole tree: TERM, *grace* seconds, KILL."""
         if not self._running:
-            self._settle_with(
-                errors.OperationInterruptedError(f"ended before it started: {reason}")
-            )
+            kind = _NEVER_STARTED.get(reason, errors.OperationInterruptedError)
+            self._settle_with(kind(f"the command was ended before it started ({reason})"))
         elif not self._childless:
             self._ending.begin(reason, grace)
 
@@ -227,22 +230,35 @@ class Command:
         if self._ending.reason and not self._childless:
             return
         if self._pump.ended or (self._drained and not self._pump.owed):
-            self._settle_with(self._record(self._status))
+            self._settle_with(*self._result(self._status))
 
-    def _settle_with(self, outcome: dict[str, Any] | errors.SandboxError) -> None:
+    def _settle_with(
+        self, outcome: dict[str, Any] | errors.SandboxError, shell: Outcome | None = None
+    ) -> None:
         if self._settled:
             return
         self._settled = True
         self._pump.divert(self._output.log if self._output.logged else None)
         if self._feeder:
             self._feeder.close()
-        self._on_outcome(outcome)
+        self._on_outcome(outcome, shell)
 
     def _on_stuck(self) -> None:
         if self._status is None:
             self._settle_with(errors.ProcessError("the command could not be killed"))
         else:
-            self._settle_with(self._record(self._status))
+            self._settle_with(*self._result(self._status))
+
+    def _result(self, status: int) -> tuple[dict[str, Any], Outcome | None]:
+        """Return the exit record and the shell's; one that was ended keeps its state of before."""
+        record = self._record(status)
+        if not self._plan or not self._plan.shell or self._plan.dump is None:
+            return record, None
+        if self._ending.reason:
+            return {**record, "state_saved": False}, None
+        shell = self._plan.outcome(os.WEXITSTATUS(status) if os.WIFEXITED(status) else None)
+        ended, saved = shell.session_ended, shell.state_saved
+        return {**record, "session_ended": ended, "state_saved": saved}, shell
 
     def _record(self, status: int) -> dict[str, Any]:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0

@@ -79,6 +79,7 @@ class Commands:
         context: dict[str, Any] = {
             "env": self._sessions.variables(session, self._config.env),
             "cwd": session.cwd if session else self._config.workdir,
+            "here": session.here if session else self._config.workdir,
             "user": (session and session.user) or self._config.user,
             "session": session is not None,
             "pending": session.pending if session else {},
@@ -96,7 +97,7 @@ class Commands:
             operation.supervisor.tell({"do": "control"}, [request.sock.fileno()])
             request.sock.close()
         else:
-            Viewer(self._loop, request.sock, on_frame=_ended, on_gone=_ignore, on_room=_ignore)
+            Viewer(self._loop, request.sock, on_frame=_ended)
 
     def operations(self, request: Request) -> None:
         """List what is known."""
@@ -185,6 +186,10 @@ class Commands:
         """End what runs or waits in a deleted session, and what its commands have left."""
         self._end("session", KILL_GRACE, lambda operation: operation.session is session)
 
+    def pids(self) -> set[int]:
+        """Return the processes of all supervisors."""
+        return self._workers.pids()
+
     def in_session(self, session: Session) -> bool:
         """Whether something of the session is still alive."""
         return any(operation.session is session for operation in self._workers.operations())
@@ -210,10 +215,6 @@ def _ended(viewer: Viewer, frame: Frame) -> None:
     if frame.kind == Kind.END:
         viewer.send(frames.encode_json(Kind.REPLY, {"running": False}))
         viewer.finish()
-
-
-def _ignore(_: Viewer) -> None:
-    pass
 
 
 def _kept(operation: Operation) -> Iterator[bytes]:

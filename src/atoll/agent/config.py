@@ -19,6 +19,7 @@ class Config(NamedTuple):
     hostname: str = ""
     confine: bool = True  # False: on a bare host, in tests
     version: str = ""
+    files: int = 1024  # soft limit of open files of commands; the agent takes what it may
 
 
 def parse(data: bytes) -> Config:
@@ -31,6 +32,6 @@ def parse(data: bytes) -> Config:
     found: Any = json.loads(data)
     if not isinstance(found, dict):
         raise TypeError("the configuration is not a JSON object")
-    known = {name: found[name] for name in Config._fields if name in found}
+    known = {name: found[name] for name in Config._fields if name in found and name != "files"}
     known["procs"] = tuple(known.get("procs") or ())
     return Config(**known)

@@ -24,7 +24,11 @@ def absorb(file: int) -> bytes:
 
 def read_all(file: int) -> bytes:
     """Return what the memory file holds; its position stays as it is."""
-    size = os.fstat(file).st_size
+    return read_most(file, os.fstat(file).st_size)
+
+
+def read_most(file: int, size: int) -> bytes:
+    """Return up to *size* bytes from the start of the memory file."""
     parts: list[bytes] = []
     at = 0
     while at < size and (part := os.pread(file, size - at, at)):

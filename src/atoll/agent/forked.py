@@ -1,7 +1,7 @@
 """The supervisor's side of its stub: the fork, the pipes, and how the start went."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from atoll.agent import channel
@@ -27,10 +27,10 @@ class Stub:
             become_command(peer, config)
         peer.close()
 
-    def run(self, plan: dict[str, Any], fds: Sequence[int], targets: Sequence[int]) -> None:
-        """Tell the stub what to become; *fds* beyond the usual three go to *targets*."""
-        plan = {**plan, "targets": [0, 1, 2, *targets]}
-        channel.send(self.sock, plan, [*self.theirs, *fds])
+    def run(self, plan: dict[str, Any], files: Mapping[int, int]) -> None:
+        """Tell the stub what to become; *files* are further descriptors by their number there."""
+        plan = {**plan, "targets": [0, 1, 2, *files]}
+        channel.send(self.sock, plan, [*self.theirs, *files.values()])
         for fd in self.theirs:
             os.close(fd)
 

@@ -9,17 +9,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from atoll import errors
-from atoll.agent.descriptors import spill
+from atoll.agent import statefile
+from atoll.agent.checks import directory
+from atoll.agent.descriptors import read_most, spill
+from atoll.agent.environment import DEFAULT_PATH, base_env, layered
+from atoll.agent.shell import STATE_LIMIT, Launch, Outcome, conclude, prepare, prepare_alone
 from atoll.agent.users import User
 
-DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SHELLS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh")
 
 
 class Context(NamedTuple):
     """What surrounds a request: environment, directory and user, and the session's shell."""
 
     env: dict[str, str]
-    cwd: str
+    cwd: str  # of a fresh shell
+    here: str  # where the session's shell is now
     user: str
     session: bool
     pending: dict[str, str | None]  # variables that the shell state does not know yet
@@ -29,21 +34,32 @@ class Context(NamedTuple):
     def of(cls, body: Mapping[str, Any], fds: Sequence[int]) -> "Context":
         """Read the context from a message of the router."""
         state = fds[0] if fds else None
-        return cls(body["env"], body["cwd"], body["user"], body["session"], body["pending"], state)
+        names = ("env", "cwd", "here", "user", "session", "pending")
+        return cls(**{name: body[name] for name in names}, state=state)
 
 
 class Plan(NamedTuple):
-    """What the stub executes. The descriptors `fds` get the numbers `targets` in the command."""
+    """What the stub executes.
 
+    Attributes:
+        program: a path, or a name that is looked for in the command's PATH.
+        files: descriptor number in the command → descriptor here.
+        shell: how the session goes on after it; None: it has no shell state.
+        dump: memory file that gets the shell state.
+    """
+
+    program: str
     argv: list[str]
     env: dict[str, str]
     cwd: str
-    fds: list[int]
-    targets: list[int]
+    files: dict[int, int]
+    shell: Launch | None = None
+    dump: int | None = None
 
     def message(self, user: User, *, tty: bool) -> dict[str, Any]:
         """Return the plan for the stub."""
         return {
+            "program": self.program,
             "argv": self.argv,
             "env": self.env,
             "cwd": self.cwd,
@@ -55,113 +71,73 @@ class Plan(NamedTuple):
         }
 
     def close(self) -> None:
-        """Close this side's descriptors, after the stub has its own."""
-        for fd in self.fds:
-            os.close(fd)
+        """Close this side's descriptors, after the stub has its own; the dump is kept."""
+        for fd in self.files.values():
+            if fd != self.dump:
+                os.close(fd)
 
-
-def check(header: Mapping[str, Any]) -> None:
-    """Refuse a request that could never run.
-
-    Raises:
-        InvalidCommandError: see `check_command`.
-        ValidationFailedError: another field is wrong.
-    """
-    check_command(header.get("command"))
-    check_env(header.get("env") or {})
-    directory(header.get("cwd"), "/")
-    for field, kinds in _TYPES.items():
-        value = header.get(field)
-        if value is not None and (not isinstance(value, kinds) or value is True):
-            raise errors.ValidationFailedError(
-                f"{field} has the wrong type", context={"field": field}
-            )
-
-
-_TYPES: Final = {
-    "timeout": (int, float),
-    "output_limit": (int,),
-    "cols": (int,),
-    "rows": (int,),
-    "user": (str,),
-}
+    def outcome(self, exit_code: int | None) -> Outcome:
+        """Return what the command left of its session; *exit_code* None: a signal ended it."""
+        if self.shell is None or self.dump is None:
+            return Outcome(session_ended=False, state_saved=True, state=None)
+        return conclude(self.shell, read_most(self.dump, STATE_LIMIT + 1), exit_code)
 
 
 def plan(header: Mapping[str, Any], context: Context, user: User) -> Plan:
-    """Return what to execute for a checked request."""
-    env = layered(base_env(user, pty=bool(header.get("pty"))), context.env, header.get("env") or {})
-    cwd = directory(header.get("cwd"), context.cwd)
-    command = header["command"]
+    """Return what to execute for a checked request.
+
+    Raises:
+        CommandExecutionError: the image has no shell.
+        InternalError: the session's state came back damaged.
+    """
+    base = layered(base_env(user, pty=bool(header.get("pty"))), context.env)
+    changes, command = header.get("env") or {}, header["command"]
     if isinstance(command, list):
-        return Plan(command, env, cwd, [], [])
-    shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
-    script = spill(command.encode("utf-8", "surrogateescape"))
-    return Plan([shell, "/proc/self/fd/9"], env, cwd, [script], [9])
+        cwd = directory(header.get("cwd"), context.here)
+        return Plan(command[0], command, layered(base, changes), cwd, {})
+    program = find_shell()
+    if not context.session:
+        cwd = directory(header.get("cwd"), context.cwd)
+        env = layered(base, changes)
+        return _with_shell(prepare_alone(command, program=program, env=env, cwd=cwd))
+    state = None if context.state is None else statefile.read(context.state)
+    return _with_shell(
+        prepare(
+            command,
+            statefile.with_changes(state, context.pending),
+            program=program,
+            env=base,
+            cwd=context.cwd,
+            changes=changes,
+            elsewhere=directory(header["cwd"], context.here) if header.get("cwd") else None,
+        )
+    )
 
 
-def layered(*layers: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the environment that results from *layers*, later ones first; None unsets."""
-    merged: dict[str, str] = {}
-    for layer in layers:
-        for name, value in layer.items():
-            if value is None:
-                merged.pop(name, None)
-            else:
-                merged[name] = value
-    return merged
+def _with_shell(launch: Launch) -> Plan:
+    files = {number: spill(data) for number, data in launch.files.items()}
+    dump = None
+    if launch.dump_fd is not None:
+        dump = files[launch.dump_fd] = spill(b"")
+    if launch.sink_fd is not None:
+        files[launch.sink_fd] = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+    return Plan(launch.program, launch.argv, launch.env, launch.cwd, files, launch, dump)
 
 
-def base_env(user: User, *, pty: bool) -> dict[str, str]:
-    """Return what a command has in its environment even if nobody set it."""
-    env = {"PATH": DEFAULT_PATH, "HOME": user.home, "USER": user.name, "LOGNAME": user.name}
-    return env | {"TERM": "xterm-256color"} if pty else env
-
-
-def check_env(env: Mapping[str, str | None]) -> None:
-    """Refuse what the kernel cannot pass on.
-
-    Raises:
-        ValidationFailedError: a name is empty or has ``=`` or NUL, or a value has NUL.
-    """
-    for name, value in env.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise errors.ValidationFailedError(
-                f"{name!r} is no name for an environment variable", context={"field": "env"}
-            )
-        if value is not None and (not isinstance(value, str) or "\0" in value):
-            raise errors.ValidationFailedError(
-                f"the value of {name} is not text without NUL",
-                context={"field": "env", "name": name},
-            )
-
-
-def check_command(command: object) -> None:
-    """Refuse what is neither runnable text nor argv.
+def find_shell() -> str:
+    """Return the path of the image's bash, or else of its sh.
 
     Raises:
-        InvalidCommandError: it is empty, has a NUL byte, or is of another type.
+        CommandExecutionError: it has neither.
     """
-    if isinstance(command, list):
-        if not command or not all(isinstance(part, str) for part in command) or not command[0]:
-            raise errors.InvalidCommandError("argv is empty, or not a list of texts")
-        argv: list[str] = command
-    elif isinstance(command, str) and command.strip():
-        argv = [command]
-    else:
-        raise errors.InvalidCommandError("the command is empty, or neither text nor a list")
-    if any("\0" in part for part in argv):
-        raise errors.InvalidCommandError("a command cannot hold a NUL byte")
-
-
-def directory(cwd: str | None, base: str) -> str:
-    """Return the absolute directory of a command whose surroundings are in *base*.
-
-    Raises:
-        ValidationFailedError: it has a NUL byte.
-    """
-    if cwd is not None and (not isinstance(cwd, str) or "\0" in cwd):
-        raise errors.ValidationFailedError("cwd is not a path", context={"field": "cwd"})
-    return os.path.join(base, cwd) if cwd else base
+    for path in SHELLS:
+        if os.access(path, os.X_OK):
+            return path
+    raise errors.CommandExecutionError(
+        "the image has no shell",
+        context={"looked_for": list(SHELLS)},
+        suggestion="give the command as a list: it then runs without a shell",
+    )
 
 
 def failure(report: Mapping[str, Any], argv: Sequence[str]) -> errors.SandboxError:

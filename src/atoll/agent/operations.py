@@ -111,4 +111,4 @@ def check_id(id: object) -> str:
 
 
 def _age(operation: Operation, now: float) -> float:
-    return now - (operation.ended or now)
+    return 0.0 if operation.ended is None else now - operation.ended

@@ -8,12 +8,13 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from atoll import errors
-from atoll.agent import answer, channel
+from atoll.agent import answer, channel, tree
 from atoll.agent.answer import Request
 from atoll.agent.children import Children
 from atoll.agent.commands import Commands, utc_now
@@ -61,6 +62,8 @@ class Router:
             "session.delete": self._delete_session,
             "session.list": self._list_sessions,
             "session.env": self._set_env,
+            "session.export": self._export,
+            "session.import": self._import,
             "shutdown": self._shutdown,
         }
 
@@ -84,6 +87,10 @@ class Router:
         except OSError as error:
             busy = errors.ResourceBusyError(f"the agent is busy: {error.strerror}")
             answer.fail(self.loop, request.sock, busy)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            sys.excepthook(*sys.exc_info())
+            wrong = errors.ValidationFailedError(f"the request is malformed: {error}")
+            answer.fail(self.loop, request.sock, wrong)
         finally:
             for fd in request.fds:
                 os.close(fd)
@@ -129,6 +136,13 @@ class Router:
         self._sessions.set_env(request.header.get("session"), request.header.get("env"))
         answer.reply(self.loop, request.sock, {})
 
+    def _export(self, request: Request) -> None:
+        answer.reply(self.loop, request.sock, self._sessions.export())
+
+    def _import(self, request: Request) -> None:
+        self._sessions.restore(request.header, utc_now())
+        answer.reply(self.loop, request.sock, {})
+
     def _delete_session(self, request: Request) -> None:
         """Answer when nothing of the session is alive."""
         name = request.header.get("id") or request.header.get("session")
@@ -167,8 +181,19 @@ class Router:
         Commands are children of their supervisors, so no exit code is ever taken here.
         """
         with suppress(ChildProcessError):
-            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return
+                if status:
+                    self._kill_orphans()
                 self._children.ended(pid)
+
+    def _kill_orphans(self) -> None:
+        """A supervisor was killed: nobody would end or reap what it leaves, so it goes too."""
+        known = self._commands.pids() | self._children.pids()
+        if tree.kill_strangers(os.getpid(), known):
+            self.loop.later(_POLL, self._kill_orphans)
 
 
 class Pending:

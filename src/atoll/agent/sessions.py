@@ -5,20 +5,26 @@ a memory file: made and read by supervisors, never interpreted by pid 1. Pure bu
 which are closed by *release*.
 """
 
+import binascii
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from atoll import errors
-from atoll.agent.launch import check_env, layered
+from atoll.agent.checks import check_env
+from atoll.agent.descriptors import read_all, spill
+from atoll.agent.environment import layered
 from atoll.agent.operations import Operation
-
-DEFAULT_SESSION: Final = "default"
-"""Made when it is first used; any other has to be created."""
+from atoll.wire.agent import DEFAULT_SESSION
 
 MAX_SESSIONS: Final = 1_000
 
 Env = dict[str, str | None]
+MAX_EXPORT: Final = 7 << 20
+"""Bytes of states in one export: with the records it stays below the largest frame."""
+
+_CARRIED: Final = ("env", "changes", "pending", "here")
 _NAMED: Final = ("id", "name", "cwd", "user", "isolation", "created_at", "command_timeout")
 
 
@@ -45,6 +51,10 @@ class Session:
         self.state: int | None = None
         self.active: Operation | None = None
         self.waiting: deque[Operation] = deque()
+
+    def record(self) -> dict[str, Any]:
+        """Return everything but the state, as `Sessions.restore` takes it."""
+        return {name: getattr(self, name) for name in (*_NAMED, *_CARRIED)}
 
     def describe(self) -> dict[str, Any]:
         """Return what `session.list` tells of it."""
@@ -97,8 +107,6 @@ class Sessions:
     def _made(self, id: str, wanted: Mapping[str, Any]) -> Session:
         env = wanted.get("env") or {}
         cwd, user = wanted.get("cwd") or self._workdir, wanted.get("user")
-        if not isinstance(env, dict):
-            raise _invalid("env", "env is not an object")
         check_env(env)
         if not isinstance(cwd, str) or not cwd.startswith("/") or "\0" in cwd:
             raise _invalid("cwd", "the cwd of a session is an absolute path")
@@ -139,14 +147,46 @@ class Sessions:
         self._forget_state(session)
         return session
 
+    def export(self, budget: int = MAX_EXPORT) -> dict[str, Any]:
+        """Return all records for ``session.import`` of a later start.
+
+        States beyond *budget* bytes in all are left out: those sessions come back as fresh shells.
+        """
+        records = []
+        for session in sorted(self, key=lambda one: _state_size(one.state)):
+            record = session.record()
+            if session.state is not None:
+                budget -= _state_size(session.state)
+                record["state"] = _as_text(read_all(session.state)) if budget >= 0 else None
+            records.append(record)
+        return {"env": self.env, "sessions": records}
+
+    def restore(self, exported: Mapping[str, Any], now: str) -> None:
+        """Take over what `export` returned, in place of sessions of the same ids.
+
+        Raises:
+            ValidationFailedError: it is not that.
+        """
+        records, env = exported.get("sessions") or [], exported.get("env") or {}
+        if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+            raise _invalid("sessions", "sessions is not a list of objects")
+        self.set_env(None, env)
+        for record in records:
+            if record.get("id") in self._all:
+                self.delete(record["id"])
+            session = self.create(record, now)
+            self.set_env(session.id, record.get("changes") or {})
+            session.pending = dict(record.get("pending") or {})
+            if isinstance(record.get("state"), str):
+                session.state = spill(_from_text(record["state"]))
+                session.here = str(record.get("here") or session.cwd)
+
     def exists(self, session: Session) -> bool:
         """Whether this very session (not a later one of the same id) is there."""
         return self._all.get(session.id) is session
 
     def set_env(self, id: str | None, env: Any) -> None:
         """Set or unset variables of one session, or of all and of commands without one."""
-        if not isinstance(env, dict):
-            raise _invalid("env", "env is not an object")
         check_env(env)
         if id is None:
             self.env.update(env)
@@ -178,6 +218,22 @@ class Sessions:
         if session.state is not None:
             self._release(session.state)
             session.state = None
+
+
+def _state_size(state: int | None) -> int:
+    """Return the bytes a state takes in an export: compressed ones are written in base 64."""
+    return 0 if state is None else os.fstat(state).st_size * 4 // 3 + 4
+
+
+def _as_text(data: bytes) -> str:
+    return data.decode() if data[:1] == b"{" else binascii.b2a_base64(data, newline=False).decode()
+
+
+def _from_text(text: str) -> bytes:
+    try:
+        return text.encode() if text[:1] == "{" else binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise _invalid("state", "a state is damaged") from error
 
 
 def _invalid(field: str, message: str) -> errors.ValidationFailedError:

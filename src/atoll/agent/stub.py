@@ -56,6 +56,8 @@ def _prepare(config: Config) -> None:
     os.setsid()
     os.umask(confine.UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(config.files, hard), hard))
     with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"%d" % confine.OOM_SCORE_ADJ)
     if config.confine:
@@ -82,7 +84,7 @@ def _execute(sock: socket.socket, message: channel.Message, config: Config) -> N
         kernel.install_filter(confine.seccomp_program(confine.ARCHITECTURES[os.uname().machine]))
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     channel.send(sock, {"ready": True})
-    _search(plan["argv"], plan["env"], plan["path"])
+    _search(plan["program"], plan["argv"], plan["env"], plan["path"])
 
 
 def _parked(sock: socket.socket) -> socket.socket:
@@ -122,9 +124,8 @@ def take_ids(uid: int, gid: int, groups: Sequence[int], *, confined: bool) -> No
         kernel.set_capabilities(confine.command_capabilities(kernel.get_permitted()))
 
 
-def _search(argv: list[str], env: dict[str, str], path: str) -> NoReturn:
-    """Execute argv[0], looked for in *path* unless it has a slash."""
-    name = argv[0]
+def _search(name: str, argv: list[str], env: dict[str, str], path: str) -> NoReturn:
+    """Execute the program *name*, looked for in *path* unless it has a slash."""
     places = [name] if "/" in name else [f"{part or '.'}/{name}" for part in path.split(":")]
     worst = errno.ENOENT
     for place in places:

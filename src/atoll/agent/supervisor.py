@@ -9,10 +9,11 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from atoll import errors
-from atoll.agent import channel, kernel
+from atoll.agent import channel, kernel, statefile
 from atoll.agent.audience import Audience
 from atoll.agent.command import Command
 from atoll.agent.config import Config
@@ -21,6 +22,7 @@ from atoll.agent.journal import Journal
 from atoll.agent.launch import Context
 from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.output import Output
+from atoll.agent.shell import Outcome
 from atoll.agent.viewer import Viewer
 from atoll.wire import frames
 from atoll.wire.agent import ORPHAN_GRACE, TIMEOUT_GRACE
@@ -110,9 +112,11 @@ class Supervisor:
         if self._last:
             viewer.send(self._last)
             viewer.finish()
+        else:
+            self._command.pause(self._audience.full)
 
     def _on_control(self, message: channel.Message) -> None:
-        self._audience.listen(socket.socket(fileno=message.fds[0]))
+        Viewer(self.loop, socket.socket(fileno=message.fds[0]), on_frame=self._on_control_frame)
 
     def _on_end(self, message: channel.Message) -> None:
         self._command.end(message.body["reason"], message.body["grace"])
@@ -126,6 +130,26 @@ class Supervisor:
     # The callers
 
     def _on_frame(self, viewer: Viewer, frame: Frame) -> None:
+        """Do what a caller of the command sends; nonsense is left alone, its output matters more."""
+        with suppress(errors.ValidationFailedError):
+            self._obey(viewer, frame)
+
+    def _on_control_frame(self, viewer: Viewer, frame: Frame) -> None:
+        try:
+            if frame.kind == Kind.STDIN and not self._command.takes_input:
+                raise errors.ValidationFailedError(
+                    "the command was started without standard input",
+                    suggestion="start it with stdin or on a terminal",
+                )
+            self._obey(viewer, frame)
+        except errors.ValidationFailedError as error:
+            viewer.send(frames.encode_json(Kind.ERROR, error.to_wire()))
+            viewer.finish()
+        if frame.kind == Kind.END:
+            viewer.send(frames.encode_json(Kind.REPLY, {}))
+            viewer.finish()
+
+    def _obey(self, viewer: Viewer, frame: Frame) -> None:
         command = self._command
         try:
             if frame.kind == Kind.CANCEL:
@@ -139,15 +163,12 @@ class Supervisor:
                 command.resize(int(size["cols"]), int(size["rows"]))
             elif frame.kind == Kind.SIGNAL:
                 wanted = json.loads(frame.payload)
-                number = signal.Signals[wanted.get("signal", "SIGTERM")]
+                number = signal.Signals[wanted["signal"]]
                 command.signal(number, whole_tree=bool(wanted.get("tree")))
-            elif frame.kind == Kind.END:
-                viewer.send(frames.encode_json(Kind.REPLY, {}))
-                viewer.finish()
         except (ValueError, KeyError, TypeError) as error:
-            wrong = errors.ValidationFailedError(f"malformed frame {frame.kind}: {error}")
-            viewer.send(frames.encode_json(Kind.ERROR, wrong.to_wire()))
-            viewer.finish()
+            raise errors.ValidationFailedError(
+                f"malformed frame of kind {frame.kind}: {error}"
+            ) from error
 
     def _on_audience(self) -> None:
         if self._last:
@@ -177,20 +198,29 @@ class Supervisor:
     def _gap(self, start: int, end: int, reason: str) -> None:
         self._audience.tell(self._journal.gap(start, end, reason))
 
-    def _on_outcome(self, outcome: dict[str, Any] | errors.SandboxError) -> None:
-        """Tell the router before the callers: who reads EXITED may ask for the next thing at once."""
+    def _on_outcome(
+        self, outcome: dict[str, Any] | errors.SandboxError, shell: Outcome | None
+    ) -> None:
+        """Tell the router before the callers: who reads EXITED may ask for the next at once."""
         if isinstance(outcome, errors.SandboxError):
             self._last = frames.encode_json(Kind.ERROR, outcome.to_wire())
         else:
             self._last = self._journal.exited(outcome)
+        body: dict[str, Any] = {"report": "ended", "last": self._last.decode("latin-1")}
+        files: dict[str, int] = {}
         tail = b"".join(self._journal.kept())
-        body = {"report": "ended", "last": self._last.decode("latin-1")}
         if len(tail) <= INLINE_TAIL:
-            self._report({**body, "tail": tail.decode("latin-1")})
+            body["tail"] = tail.decode("latin-1")
         else:
-            file = spill(tail)
-            self._report({**body, "files": ["tail"]}, file)
-            os.close(file)
+            files["tail"] = spill(tail)
+        if shell and shell.session_ended:
+            body["shell"] = {"ended": True}
+        elif shell and shell.state_saved and shell.state:
+            body["shell"] = {"cwd": statefile.from_latin(shell.state["cwd"])}
+            files["state"] = statefile.write(shell.state)
+        self._report({**body, "files": list(files)}, *files.values())
+        for fd in files.values():
+            os.close(fd)
         self._audience.finish(self._last)
         self._leave_if_done()
 

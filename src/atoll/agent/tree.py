@@ -8,7 +8,7 @@ found in the next round.
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 MAX_ROUNDS = 100
@@ -63,6 +63,17 @@ def kill_all(root: int) -> None:
         stopped |= new
     for pid in descendants(root):
         _kill(pid, signal.SIGKILL)
+
+
+def kill_strangers(root: int, known: Collection[int]) -> bool:
+    """Kill the children of *root* that are not *known*, with all below; return if there are any."""
+    parents = dict(_parents())
+    strangers = [pid for pid, parent in parents.items() if parent == root and pid not in known]
+    for pid in strangers:
+        _kill(pid, signal.SIGSTOP)
+        kill_all(pid)
+        _kill(pid, signal.SIGKILL)
+    return bool(strangers)
 
 
 def _parents() -> Iterator[tuple[int, int]]:

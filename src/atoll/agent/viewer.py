@@ -1,6 +1,7 @@
 """One connection of an operation: frames in, frames out, never blocking."""
 
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -35,8 +36,8 @@ class Viewer:
         sock: socket.socket,
         *,
         on_frame: Callable[["Viewer", Frame], None],
-        on_gone: Callable[["Viewer"], None],
-        on_room: Callable[["Viewer"], None],
+        on_gone: Callable[["Viewer"], None] = lambda _: None,
+        on_room: Callable[["Viewer"], None] = lambda _: None,
     ) -> None:
         sock.setblocking(False)
         self._loop, self._sock = loop, sock
@@ -48,6 +49,7 @@ class Viewer:
         self._finishing = False
         self.backlog = 0
         self.lost = 0
+        self._progress = time.monotonic()
         self.closed = False
         self._watch()
 
@@ -64,6 +66,15 @@ class Viewer:
         self.backlog += len(frame) + FRAME_CHARGE
         if len(self._queue) == 1:
             self._flush()
+
+    @property
+    def stalled(self) -> float:
+        """Seconds since a full connection last took anything; 0 when it is not full."""
+        return time.monotonic() - self._progress if self.full else 0.0
+
+    def drop(self) -> None:
+        """Close at once: the peer can attach again from where it is."""
+        self._lost()
 
     def finish(self) -> None:
         """Hang up once everything is sent."""
@@ -115,6 +126,7 @@ class Viewer:
 
     def _drop_sent(self, count: int) -> None:
         self.backlog -= count
+        self._progress = time.monotonic()
         while count:
             first = self._queue[0]
             if count < len(first):

@@ -63,6 +63,10 @@ class Workers:
             if worker.operation:
                 yield worker.operation
 
+    def pids(self) -> set[int]:
+        """Return the processes of all supervisors."""
+        return set(self._all)
+
     def prepare(self) -> None:
         """Have a supervisor and its stub ready for the next command.
 

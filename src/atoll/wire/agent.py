@@ -15,10 +15,19 @@ Operations (`op` of the header) and their frames, engine → agent ⇢ agent →
 ``control``        `id`, then (STDIN* | STDIN_CLOSE | SIGNAL | RESIZE | CANCEL) END
                    ⇢ REPLY once all of it was handed over
 ``operations``     ⇢ REPLY `operations: [{id, kind, session, pid, running, …}]`
-``session.*``      create, delete, list, env ⇢ REPLY
+``session.*``      create, delete, list, env, export, import ⇢ REPLY; see `SESSION_OPERATIONS`
 ``fs.*``           see `atoll.agent.files`; bodies as DATA* END in either direction
 ``shutdown``       `grace` ⇢ REPLY; TERM to every command, KILL after the grace
 =================  =========================================================================
+
+Rules that both sides rely on:
+
+* CANCEL stands in the same stream as STDIN and is not seen before a command has taken what comes
+  first; who wants to be sure cancels by ``control``.
+* Whoever sent the last frame of an operation closes its sending side and reads on until the other
+  side has closed: an answer is never lost because the peer was still writing. A peer that shuts
+  down its sending side counts as gone.
+* Numbers `seq` are given to STARTED, STDOUT, STDERR, GAP and EXITED, from 0.
 
 Standard library only: this file is part of the agent.
 """
@@ -52,6 +61,20 @@ KILL_GRACE: Final = 5.0
 
 TIMEOUT_GRACE: Final = 0.2
 """Seconds between TERM and KILL after a timeout or cancel: the caller waits (within 1 s)."""
+
+
+DEFAULT_SESSION: Final = "default"
+"""Made when it is first used; any other session has to be created."""
+
+SESSION_OPERATIONS: Final = {
+    "create": "id, name, env, cwd, user, isolation, command_timeout ⇢ SessionInfo",
+    "delete": "id ⇢ {}, once nothing of the session is alive (or after KILL_GRACE + 1 s)",
+    "list": "⇢ sessions: [SessionInfo]",
+    "env": "session (None: the sandbox), env ⇢ {}",
+    "export": "⇢ env, sessions: what `import` of a later start takes, unchanged",
+    "import": "env, sessions ⇢ {}",
+}
+"""Request ⇢ REPLY; SessionInfo is the camel case struct of `atoll.wire.process`."""
 
 
 class ExecHeader(TypedDict, total=False):

@@ -11,7 +11,7 @@ import uuid
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from atoll import errors
 from atoll.wire import frames
@@ -43,7 +43,7 @@ class Connection:
         self._decoder = frames.Decoder()
         self._ready: list[Frame] = []
 
-    def __enter__(self) -> "Connection":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,7 +83,8 @@ class Connection:
 
     def result(self) -> Result:
         """Read to the end and return what the command did."""
-        return collect(list(self))
+        with self:
+            return collect(list(self))
 
 
 class Client:

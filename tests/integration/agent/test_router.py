@@ -1,0 +1,175 @@
+"""What the router answers, refuses and survives."""
+
+import json
+import os
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from atoll import errors
+from atoll.wire import frames
+from atoll.wire.frames import Kind
+from integration.agent.client import Client, alive, end, eventually, launch
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Client]:
+    """An agent of one test, which may be stopped by it."""
+    directory = Path(tempfile.mkdtemp(prefix="atoll-agent-"))
+    process = launch(directory, generation=7)
+    yield Client(str(directory / "agent.sock"), process.pid, directory)
+    end(process)
+
+
+def test_hello_tells_protocol_and_generation(fresh: Client) -> None:
+    reply = fresh.call("hello")
+    assert (reply["protocol"], reply["generation"], reply["pid"]) == (1, 7, fresh.pid)
+
+
+@pytest.mark.parametrize("op", ["nonsense", None, 7, "", "session.nonsense"])
+def test_an_unknown_operation_is_a_typed_error(agent: Client, op: object) -> None:
+    with pytest.raises(errors.ValidationFailedError):
+        agent.call(op)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff" * 64,
+        b"GET / HTTP/1.1\r\n\r\n",
+        frames.encode(Kind.STDIN, b"x"),
+        b"\x01\xff\xff\xff\xff",
+    ],
+    ids=["ones", "http", "kind", "length"],
+)
+def test_what_is_no_header_is_hung_up_on(agent: Client, data: bytes) -> None:
+    with agent.connect() as connection:
+        connection.sock.sendall(data)
+        with suppress(ConnectionResetError):
+            assert connection.sock.recv(1) == b""
+    assert agent.call("hello")
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{", b"3", b"[" * 1_000_000, b"\xff"])
+def test_a_malformed_header_is_a_typed_error(agent: Client, payload: bytes) -> None:
+    with agent.connect() as connection:
+        connection.send(Kind.HEADER, payload)
+        with pytest.raises(errors.ValidationFailedError):
+            connection.until(Kind.REPLY)
+
+
+def test_a_header_may_come_byte_by_byte(agent: Client) -> None:
+    with agent.connect() as connection:
+        for byte in frames.encode_json(Kind.HEADER, {"op": "hello"}):
+            connection.sock.sendall(bytes([byte]))
+        assert connection.until(Kind.REPLY)
+
+
+def test_a_silent_connection_holds_up_nobody(agent: Client) -> None:
+    silent = [agent.connect() for _ in range(50)]
+    silent[0].sock.sendall(b"\x01\x00")
+    assert agent.exec("echo ok").stdout == b"ok\n"
+    for connection in silent:
+        connection.sock.close()
+
+
+def test_descriptors_that_nobody_asked_for_are_closed(agent: Client) -> None:
+    before = len(os.listdir(f"/proc/{agent.pid}/fd"))
+    for _ in range(5):
+        with agent.connect() as connection:
+            connection.header(op="hello", fds=(0, 1, 2))
+            connection.until(Kind.REPLY)
+    eventually(lambda: len(os.listdir(f"/proc/{agent.pid}/fd")) <= before)
+
+
+def test_finished_work_leaves_no_descriptor_and_no_process(agent: Client) -> None:
+    def count() -> tuple[int, int]:
+        with open(f"/proc/{agent.pid}/task/{agent.pid}/children") as file:
+            return len(os.listdir(f"/proc/{agent.pid}/fd")), len(file.read().split())
+
+    agent.exec("true", session="default")
+    agent.call("fs.exists", path="/")
+    time.sleep(0.3)
+    before = count()
+    for _ in range(10):
+        agent.exec("true", session="default")
+        agent.exec(["true"])
+        agent.call("fs.exists", path="/")
+        with pytest.raises(errors.CommandNotFoundError):
+            agent.exec(["no-such-program"])
+        agent.start("sleep 5", cancel_on_drop=True).sock.close()
+    eventually(lambda: count() <= before)
+
+
+def test_many_commands_at_once_all_succeed(agent: Client) -> None:
+    """Semantics "Commands" 9: 50 in parallel."""
+    connections = [agent.start(f"sleep 0.2; echo {n}") for n in range(50)]
+    assert [int(connection.result().stdout) for connection in connections] == list(range(50))
+
+
+def test_signals_root_inside_can_send_end_nothing(fresh: Client) -> None:
+    fresh.call("hello")  # it has started
+    kept = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
+    for number in signal.valid_signals() - kept:
+        os.kill(fresh.pid, number)
+    assert fresh.exec("echo ok").stdout == b"ok\n"
+
+
+def test_shutdown_ends_everything_and_answers_then(fresh: Client) -> None:
+    with fresh.start("trap '' TERM; sleep 600 & echo $!; wait; sleep 600") as connection:
+        pid = int(connection.until(Kind.STDOUT).payload[16:])
+        left = int(fresh.exec("sleep 600 >/dev/null 2>&1 & echo $!").stdout)
+        assert fresh.call("shutdown", grace=0.2) == {}
+        assert connection.result().record["cancelled"]
+    assert not alive(pid)
+    assert not alive(left)
+    eventually(lambda: not alive(fresh.pid))
+
+
+def test_a_stopping_agent_takes_no_new_commands(fresh: Client) -> None:
+    with fresh.start("trap '' TERM; sleep 600") as connection, fresh.connect() as stopping:
+        connection.until(Kind.STARTED)
+        stopping.header(op="shutdown", grace=1.5)
+        time.sleep(0.2)
+        with pytest.raises(errors.ContainerNotReadyError):
+            fresh.exec("true")
+        stopping.until(Kind.REPLY)
+
+
+def test_commands_end_with_the_agent(fresh: Client) -> None:
+    """On a bare host no pid namespace would end them."""
+    with fresh.start("sleep 600 & echo $!; wait") as connection:
+        pid = int(connection.until(Kind.STDOUT).payload[16:])
+        os.kill(fresh.pid, signal.SIGKILL)
+        eventually(lambda: not alive(pid))
+
+
+def test_operations_are_listed(agent: Client) -> None:
+    for n in range(30):
+        agent.exec(["true"], id=f"listed-{n}")
+    listed = {entry["id"]: entry for entry in agent.call("operations")["operations"]}
+    assert {f"listed-{n}" for n in range(30)} <= set(listed)
+    assert not listed["listed-0"]["running"]
+
+
+def test_an_early_hang_up_leaves_the_command_to_its_operation(agent: Client) -> None:
+    """The HEADER is enough: the engine may die right after it."""
+    connection = agent.start("echo done", id="orphan")
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    connection.sock.close()
+
+    def ended() -> bool:
+        listed = agent.call("operations")["operations"]
+        return any(entry["id"] == "orphan" and not entry["running"] for entry in listed)
+
+    eventually(ended)
+    with agent.connect() as attached:
+        attached.header(op="attach", id="orphan")
+        found = list(attached)
+    assert json.loads(found[-1].payload)["exit_code"] == 0

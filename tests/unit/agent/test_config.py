@@ -1,0 +1,15 @@
+import pytest
+
+from atoll.agent.config import Config, parse
+
+
+def test_defaults_and_fields_of_a_newer_engine() -> None:
+    config = parse(b'{"generation": 3, "procs": [5, 6], "brand_new": 1}')
+    assert config == Config(generation=3, procs=(5, 6))
+    assert config.confine
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"3"])
+def test_anything_else_is_refused(data: bytes) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        parse(data)

@@ -1,0 +1,126 @@
+"""The seccomp program is run here by a small interpreter of classic BPF."""
+
+import errno
+import platform
+import struct
+
+import pytest
+
+from atoll.agent import confine
+from atoll.agent.confine import AARCH64, X86_64, Arch
+from atoll.runtime.oci.bundle import AGENT_CAPABILITIES, COMMAND_CAPABILITIES
+
+ALLOW = 0x7FFF0000
+KILL = 0x80000000
+EPERM = 0x00050000 | errno.EPERM
+ENOSYS = 0x00050000 | errno.ENOSYS
+
+both = pytest.mark.parametrize("arch", [X86_64, AARCH64], ids=["x86_64", "aarch64"])
+
+
+def run(program: bytes, arch: int, number: int, *arguments: int) -> int:
+    """Return what *program* answers for a call."""
+    words = list(arguments) + [0] * (6 - len(arguments))
+    data = struct.pack("=IIQ6Q", number, arch, 0, *words)
+    steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
+    accumulator, at = 0, 0
+    while True:
+        code, if_true, if_false, value = steps[at]
+        at += 1
+        if code == 0x20:
+            (accumulator,) = struct.unpack_from("=I", data, value)
+        elif code == 0x15:
+            at += if_true if accumulator == value else if_false
+        elif code == 0x35:
+            at += if_true if accumulator >= value else if_false
+        elif code == 0x45:
+            at += if_true if accumulator & value else if_false
+        elif code == 0x06:
+            return int(value)
+        else:
+            raise AssertionError(f"unknown instruction {code:#x}")
+
+
+def answer(arch: Arch, name: str, *arguments: int) -> int:
+    program = confine.seccomp_program(arch)
+    return run(program, arch.audit, arch.calls[name], *arguments)
+
+
+@both
+@pytest.mark.parametrize(
+    "name", ["unshare", "setns", "mount", "umount2", "pivot_root", "move_mount", "bpf", "keyctl"]
+)
+def test_what_makes_namespaces_and_mounts_is_refused(arch: Arch, name: str) -> None:
+    assert answer(arch, name) == EPERM
+
+
+@both
+def test_every_named_call_is_refused_in_some_form(arch: Arch) -> None:
+    free = {name for name in arch.calls if answer(arch, name) == ALLOW}
+    assert free == {"clone", "ioctl", "socket"}
+
+
+@both
+def test_clone_is_refused_with_any_namespace_flag_and_only_then(arch: Arch) -> None:
+    fork, thread = 17, 0x3D0F00
+    assert answer(arch, "clone", fork) == answer(arch, "clone", thread) == ALLOW
+    for bit in (0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
+        assert answer(arch, "clone", fork | bit) == EPERM
+
+
+@both
+def test_clone3_does_not_exist(arch: Arch) -> None:
+    """Its flags lie in memory; libraries fall back to clone on ENOSYS, not on EPERM."""
+    assert answer(arch, "clone3") == ENOSYS
+
+
+@both
+def test_typing_into_a_terminal_is_refused(arch: Arch) -> None:
+    """Probe 20; high bits of the 64-bit argument do not hide it, the kernel looks at 32."""
+    for request in (0x5412, 0x541C, 0xFFFFFFFF_00005412):
+        assert answer(arch, "ioctl", 0, request) == EPERM
+    assert answer(arch, "ioctl", 0, 0x5413) == ALLOW
+
+
+@both
+def test_raw_and_kernel_sockets_are_refused(arch: Arch) -> None:
+    assert [answer(arch, "socket", family) for family in (17, 38, 40)] == [EPERM] * 3
+    assert [answer(arch, "socket", family) for family in (1, 2, 10, 16)] == [ALLOW] * 4
+
+
+@both
+def test_a_foreign_architecture_is_killed(arch: Arch) -> None:
+    assert run(confine.seccomp_program(arch), 0x40000003, 1) == KILL
+
+
+def test_x32_calls_are_refused() -> None:
+    program = confine.seccomp_program(X86_64)
+    assert run(program, X86_64.audit, 0x40000000 | 39) == EPERM
+    assert run(program, X86_64.audit, 39) == ALLOW
+
+
+@both
+def test_jumps_stay_inside_the_program(arch: Arch) -> None:
+    program = confine.seccomp_program(arch)
+    steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
+    for at, (code, if_true, if_false, _) in enumerate(steps):
+        if code & 7 == 5:
+            assert at + 1 + max(if_true, if_false) < len(steps)
+
+
+def test_this_machine_has_a_program() -> None:
+    assert platform.machine() in confine.ARCHITECTURES
+
+
+def test_commands_keep_what_the_runtime_gives_them_and_the_agent_has_more() -> None:
+    """One capability more is what keeps root inside from tracing the agent."""
+    assert {f"CAP_{name}" for name in confine.CAPABILITIES} == set(COMMAND_CAPABILITIES)
+    assert not confine.command_capabilities(1 << 19 | 1 << 21)
+    assert set(AGENT_CAPABILITIES).isdisjoint(COMMAND_CAPABILITIES)
+
+
+def test_everything_a_command_does_not_keep_is_dropped() -> None:
+    permitted = (1 << 41) - 1
+    kept = confine.command_capabilities(permitted)
+    assert set(confine.dropped(permitted)) == {n for n in range(64) if not kept >> n & 1}
+    assert confine.dropped(1 << 7)[:8] == [0, 1, 2, 3, 4, 5, 6, 8]

@@ -1,0 +1,133 @@
+import os
+from typing import Any
+
+import pytest
+
+from atoll import errors
+from atoll.agent import sessions as module
+from atoll.agent.descriptors import read_all, spill
+from atoll.agent.sessions import Sessions
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def made() -> Sessions:
+    return Sessions("/workspace", os.close)
+
+
+def test_a_session_has_the_workdir_and_its_own_fields() -> None:
+    sessions = made()
+    assert sessions.create({"id": "a", "name": "n", "cwd": "/x", "user": "dev"}, NOW).describe() == {
+        "id": "a", "name": "n", "cwd": "/x", "user": "dev", "isolation": False, "createdAt": NOW,
+    }  # fmt: skip
+    assert sessions.create({"id": "b"}, NOW).cwd == "/workspace"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"id": ""}, {"id": None}, {"id": 3}, {"id": "x" * 201}, {"id": "a", "cwd": "relative"},
+        {"id": "a", "cwd": "/\0"}, {"id": "a", "env": ["x"]}, {"id": "a", "env": {"=": ""}},
+        {"id": "a", "user": 0},
+    ],
+)  # fmt: skip
+def test_a_wrong_field_makes_no_session(fields: dict[str, Any]) -> None:
+    sessions = made()
+    with pytest.raises(errors.ValidationFailedError):
+        sessions.create(fields, NOW)
+    assert list(sessions) == []
+
+
+def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SESSIONS", 1)
+    sessions = made()
+    sessions.create({"id": "a"}, NOW)
+    with pytest.raises(errors.ResourceBusyError):
+        sessions.create({"id": "b"}, NOW)
+
+
+def test_only_the_default_session_makes_itself() -> None:
+    sessions = made()
+    assert sessions.use("default", NOW) is sessions.use("default", NOW)
+    with pytest.raises(errors.SessionNotFoundError):
+        sessions.use("other", NOW)
+
+
+def test_variables_come_in_layers() -> None:
+    """Start environment < sandbox < session's creation < set on the session."""
+    sessions = made()
+    session = sessions.create({"id": "a", "env": {"C": "created", "D": "created"}}, NOW)
+    sessions.set_env(None, {"B": "all", "C": "all", "D": "all", "A": None})
+    sessions.set_env("a", {"D": "set"})
+    start = {"A": "start", "B": "start", "Z": "start"}
+    assert sessions.variables(session, start) == {
+        "B": "all", "C": "created", "D": "set", "Z": "start",
+    }  # fmt: skip
+    assert sessions.variables(None, start) == {"B": "all", "C": "all", "D": "all", "Z": "start"}
+
+
+def test_changes_wait_for_the_next_saved_state() -> None:
+    sessions = made()
+    session = sessions.create({"id": "a", "env": {"OWN": "1"}}, NOW)
+    sessions.set_env(None, {"OWN": "2", "ALL": "2"})
+    sessions.set_env("a", {"X": None})
+    assert session.pending == {"ALL": "2", "X": None}
+    sessions.save(session, spill(b"{}"), "/tmp")
+    assert (session.pending, session.here) == ({}, "/tmp")
+
+
+def test_a_replaced_or_ended_state_is_released() -> None:
+    released: list[int] = []
+    sessions = Sessions("/w", released.append)
+    session = sessions.create({"id": "a"}, NOW)
+    sessions.save(session, 50, "/x")
+    sessions.save(session, 51, "/y")
+    sessions.end_shell(session)
+    assert (released, session.state, session.here) == ([50, 51], None, "/w")
+    sessions.save(session, 52, "/z")
+    assert sessions.delete("a") is session
+    assert released == [50, 51, 52]
+    assert not sessions.exists(session)
+
+
+def test_an_export_comes_back_whole() -> None:
+    old, new = made(), made()
+    old.set_env(None, {"ALL": "1"})
+    session = old.create({"id": "a", "env": {"E": None}, "cwd": "/c", "isolation": True}, "then")
+    old.set_env("a", {"S": "2"})
+    old.save(session, spill(b'{"plain": 1}'), "/here")
+    old.save(old.create({"id": "b"}, NOW), spill(b"\x78\xff\x00"), "/there")
+    new.create({"id": "a"}, NOW)
+    new.restore(old.export(), NOW)
+    assert {one.id: one.record() for one in new} == {one.id: one.record() for one in old}
+    assert new.env == old.env
+    states = [new.get(id).state for id in "ab"]
+    assert [read_all(fd) for fd in states if fd is not None] == [b'{"plain": 1}', b"\x78\xff\x00"]
+    for one in [*old, *new]:
+        if one.state is not None:
+            os.close(one.state)
+
+
+def test_states_that_do_not_fit_are_left_out_and_the_largest_first() -> None:
+    sessions = made()
+    for id, size in [("large", 900), ("small", 30)]:
+        state = spill(b"{" + b" " * size)
+        sessions.save(sessions.create({"id": id}, NOW), state, "/moved")
+    records = {one["id"]: one for one in sessions.export(budget=400)["sessions"]}
+    assert records["small"]["state"]
+    assert records["large"]["state"] is None
+    fresh = made()
+    fresh.restore({"sessions": list(records.values())}, NOW)
+    assert [fresh.get(id).here for id in ("large", "small")] == ["/workspace", "/moved"]
+    for one in [*sessions, *fresh]:
+        if one.state is not None:
+            os.close(one.state)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"sessions": 3}, {"sessions": [3]}, {"sessions": [{}]}, {"env": 3}, {"sessions": [{"id": "a", "state": "?"}]}],
+)  # fmt: skip
+def test_a_damaged_export_is_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(errors.ValidationFailedError):
+        made().restore(body, NOW)
