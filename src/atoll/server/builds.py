@@ -6,18 +6,18 @@ works, one result or error at the end.
 """
 
 import asyncio
-import tarfile
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 
 from atoll.engine.engine import Engine
 from atoll.engine.parts import Image
-from atoll.errors import FileTooLargeError, ImageNotFoundError, InvalidImageError, SandboxError
+from atoll.errors import FileTooLargeError, ImageNotFoundError, SandboxError
+from atoll.images import context
 from atoll.images.steps import Progress
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
@@ -71,16 +71,7 @@ async def _receive(engine: Engine, request: Request, scratch: Path) -> None:
                 )
             await asyncio.to_thread(archive.write, chunk)
         archive.seek(0)
-        await asyncio.to_thread(_unpack, archive, scratch)
-
-
-def _unpack(archive: IO[bytes], target: Path) -> None:
-    """Unpack with the standard library's filter for data: nothing is written outside *target*."""
-    try:
-        with tarfile.open(fileobj=archive) as members:
-            members.extractall(target, filter="data")
-    except (tarfile.TarError, EOFError) as error:
-        raise InvalidImageError(f"the build context cannot be unpacked: {error}") from error
+        await asyncio.to_thread(context.receive, archive, scratch, limit)
 
 
 def _told(engine: Engine, request: Request, work: Work) -> Stream:

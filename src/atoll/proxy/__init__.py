@@ -1,0 +1,1 @@
+"""Previews: from a visitor's connection to a port inside a sandbox. Nothing here wakes one."""
