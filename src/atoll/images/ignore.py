@@ -41,7 +41,10 @@ def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
         return None
     ignores = not text.startswith("!")
     parts = [part for part in text.removeprefix("!").strip().split("/") if part not in {"", "."}]
-    return (re.compile(_regex(parts)), ignores) if parts else None
+    try:
+        return (re.compile(_regex(parts)), ignores) if parts else None
+    except re.error:  # a range written backwards, like [z-a]: it can match nothing
+        return None
 
 
 def _regex(parts: list[str]) -> str:
@@ -57,7 +60,7 @@ def _regex(parts: list[str]) -> str:
 
 def _component(part: str) -> str:
     """Translate one component; brackets and backslashes as in Go's filepath.Match."""
-    pieces = re.findall(r"\\.|\[\^?[^\]]+\]|\*+|.", part)
+    pieces = re.findall(r"\\.|\[(?:\^[^\]]+|[^\]^][^\]]*)\]|\*+|.", part, re.DOTALL)
     return "".join(_piece(piece) for piece in pieces)
 
 

@@ -37,6 +37,11 @@ def test_a_directory_is_read_when_something_in_it_may_come_back() -> None:
     assert not Ignore(["a", "!a/b"]).prunes("a")
 
 
+@pytest.mark.parametrize("pattern", ["[^]", "[z-a]", "[", "[]", "\\", "a[^", "!"])
+def test_malformed_patterns_match_nothing_they_should_not(pattern: str) -> None:
+    assert not Ignore([pattern]).ignores("some/file")
+
+
 @given(
     st.lists(st.text(alphabet="ab*?[]!\\/#.^-", max_size=8), max_size=4), st.text("ab/", max_size=9)
 )
