@@ -33,7 +33,7 @@ from atoll.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-STOP_GRACE = 3
+STOP_GRACE = 1
 """Whole seconds that requests under way have at a stop, before they are cut."""
 
 LOCK_WAIT = 60.0

@@ -1,0 +1,170 @@
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from integration.server.engines import EngineProcess, eventually
+
+BOX = "/v2/namespaces/N/sandboxes/box"
+SLOW = {"command": ["sh", "-c", "for i in $(seq 12); do echo $i; sleep 0.2; done"]}
+ALL = "".join(f"{n}\n" for n in range(1, 13))
+
+
+class Engines:
+    """Starts engines on one state directory and ends whatever is left of them."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self._started: list[EngineProcess] = []
+
+    def start(self, *flags: str) -> EngineProcess:
+        self._started.append(EngineProcess(self.state_dir, *flags))
+        return self._started[-1]
+
+    def close(self) -> None:
+        for engine in self._started:
+            engine.end(signal.SIGKILL)
+        last = self.start("--local")
+        assert last.hello["socket"]
+        with socket.socket(socket.AF_UNIX) as lease:
+            lease.connect(str(self.state_dir / "lease.sock"))
+            lease.recv(1 << 12)
+        assert last.wait() == 0
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> Iterator[Engines]:
+    found = Engines(tmp_path / "state")
+    yield found
+    found.close()
+
+
+def run(client: httpx2.Client, *command: str) -> dict[str, Any]:
+    answer = client.post(BOX + "/exec", json={"command": list(command)})
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_an_engine_that_is_told_to_stop_leaves_its_sandboxes_running(engines: Engines) -> None:
+    first = engines.start()
+    with first.client() as client:
+        run(client, "sh", "-c", "echo kept > file")
+    assert first.end() == 0
+    with engines.start().client() as client:
+        assert run(client, "cat", "file")["stdout"] == "kept\n"
+        assert client.get(BOX).json()["generation"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_command_and_its_output_outlive_the_engine(engines: Engines, number: int) -> None:
+    first = engines.start()
+    seen = bytearray()
+
+    def read() -> None:
+        headers = {"idempotency-key": "k1", "accept": "application/x-ndjson"}
+        with (
+            first.client() as client,
+            suppress(httpx2.TransportError),
+            client.stream("POST", BOX + "/exec", json=SLOW, headers=headers) as answer,
+        ):
+            for chunk in answer.iter_raw():
+                seen.extend(chunk)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    eventually(lambda: b"Mwo=" in seen)  # base64 of the third line
+    first.end(number)
+    reading.join()
+    assert b"exited" not in seen
+    with engines.start().client() as client:
+        answer = client.get(BOX + "/operations/k1")
+    assert (answer.json()["stdout"], answer.json()["exitCode"]) == (ALL, 0)
+
+
+def test_a_second_engine_on_the_same_directory_is_refused(engines: Engines) -> None:
+    first = engines.start()
+    second = engines.start()
+    assert second.hello["error"]["code"] == "RESOURCE_BUSY"
+    assert str(first.process.pid) in second.hello["error"]["message"]
+    assert second.wait() != 0
+    assert "Traceback" not in second.log
+    with first.client() as client:
+        assert client.get("/health").json() == {"ok": True}
+
+
+def test_a_port_that_is_taken_is_a_clear_error(engines: Engines) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        engine = engines.start("--port", str(port))
+        assert engine.hello["error"]["code"] == "PORT_IN_USE"
+        assert str(port) in engine.hello["error"]["message"]
+        assert engine.wait() != 0
+    assert "Traceback" not in engine.log
+
+
+def test_tcp_answers_this_machine_only(engines: Engines) -> None:
+    engine = engines.start("--port", "0")
+    url = engine.hello["url"]
+    assert httpx2.get(url + "/v2/version").status_code == 200
+    evil = httpx2.get(url + "/v2/version", headers={"host": "evil.example"})
+    assert evil.json()["code"] == "FORBIDDEN"
+    foreign = httpx2.get(url + "/v2/version", headers={"origin": "http://evil.example"})
+    assert foreign.json()["code"] == "FORBIDDEN"
+
+
+def test_the_sockets_are_closed_to_others(engines: Engines) -> None:
+    engine = engines.start()
+    for name in ("engine.sock", "lease.sock"):
+        assert (engine.state_dir / name).stat().st_mode & 0o777 == 0o600
+    assert engine.state_dir.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_private_engine_ends_with_its_last_lease_and_sandboxes_sleep(engines: Engines) -> None:
+    engine = engines.start("--local")
+    with socket.socket(socket.AF_UNIX) as lease:
+        lease.connect(str(engine.state_dir / "lease.sock"))
+        assert b"engineId" in lease.recv(1 << 12)
+        with engine.client() as client:
+            run(client, "true")
+    assert engine.wait() == 0
+    with engines.start().client() as client:
+        assert client.get(BOX).json()["state"] == "stopped"
+
+
+def test_a_private_engine_waits_for_the_one_that_is_leaving(engines: Engines) -> None:
+    first = engines.start("--local")
+    lease = socket.socket(socket.AF_UNIX)
+    lease.connect(str(first.state_dir / "lease.sock"))
+    lease.recv(1 << 12)
+    with first.client() as client:
+        run(client, "true")
+    lease.close()
+    second = engines.start("--local")
+    assert second.hello["pid"] == second.process.pid
+    assert first.wait() == 0
+
+
+def test_a_private_engine_is_refused_while_another_stays(engines: Engines) -> None:
+    engines.start()
+    began = time.monotonic()
+    second = engines.start("--local")
+    assert second.hello["error"]["code"] == "RESOURCE_BUSY"
+    assert time.monotonic() - began < 5
+    second.wait()
+
+
+def test_a_state_directory_with_a_long_name_works(tmp_path: Path) -> None:
+    engines = Engines(tmp_path.joinpath("d" * 100))
+    engine = engines.start()
+    with engine.client() as client:
+        assert run(client, "echo", "hi")["stdout"] == "hi\n"
+        client.delete(BOX)
+    assert engine.end() == 0
