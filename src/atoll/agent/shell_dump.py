@@ -21,6 +21,7 @@ _SIGNAL: Final = re.compile(rb"(?:SIG)?([A-Z][A-Z0-9]*(?:[+-]\d+)?|\d+)\n?")
 _LIMIT: Final = re.compile(r"\([^()\n]*-(\w)\) +(\d+|unlimited)$", re.MULTILINE)
 _BLOCK_LIMITS: Final = frozenset("cf")
 _UMASK: Final = re.compile(r"[0-7]{1,4}")
+_DOTGLOB: Final = ("shopt -u dotglob", "shopt -s dotglob")
 _OPTIONS: Final = re.compile(rb"[a-z0-9_:-]*")
 _ATTRIBUTES_LINE: Final = re.compile(rb"\ndeclare -f\w+ \S+\n\Z")
 _FUNCTION: Final = re.compile(rb"declare -f(\w*) (\S.*)")
@@ -109,12 +110,19 @@ def _read_fresh(declared: bytes, process: bytes) -> Settings:
 def _read_settings(
     variables: dict[str, Variable], options: bytes, shopts: bytes, process: bytes
 ) -> Settings:
-    umask, _, limits = process.decode("latin-1").partition("\n")
-    if not _UMASK.fullmatch(umask) or not all(map(_OPTIONS.fullmatch, (options, shopts))):
+    dotglob, umask, limits = process.decode("latin-1").split("\n", 2)
+    if (
+        dotglob not in _DOTGLOB
+        or not _UMASK.fullmatch(umask)
+        or not all(map(_OPTIONS.fullmatch, (options, shopts)))
+    ):
         raise MalformedError("options or umask are malformed")
     names = frozenset(options.decode("latin-1").split(":"))
     read = _read_limits(limits, halved="posix" in names)
-    return Settings(variables, names, frozenset(shopts.decode("latin-1").split(":")), umask, read)
+    on = frozenset(shopts.decode("latin-1").split(":")) - {"dotglob"}
+    if dotglob == _DOTGLOB[1]:  # BASHOPTS is not told when GLOBIGNORE turns it on
+        on |= {"dotglob"}
+    return Settings(variables, names, on, umask, read)
 
 
 def _text(variables: dict[str, Variable], name: str) -> bytes:

@@ -40,14 +40,12 @@ _OPEN: Final = (
     b"{ exec 973>&10 974>&11;} 4>&- 5>&-;exec 3<&- 4>&- 5>&-;"
 )
 
-_FRESH: Final = (
-    b"{ declare -p;printf '\\0';umask;ulimit -Sa;ulimit -Ha;printf '\\0';} >&973 2>&974;"
-)
+_FRESH: Final = b"{ declare -p;printf '\\0';shopt -p dotglob;umask;ulimit -Sa;ulimit -Ha;printf '\\0';} >&973 2>&974;"
 
 _DUMP = rb"""
 { { __atoll="STATUS $SHELLOPTS $BASHOPTS ${POSIXLY_CORRECT=y}"
 trap - DEBUG
-set +x
+set +ex
 if export -f builtin; then
   if export -f command; then unset -f command; fi
   __atoll_by=command
@@ -56,6 +54,7 @@ else
 fi
 "$__atoll_by" enable BUILTINS || { __atoll_by=command; command enable BUILTINS; }
 [[ $__atoll == *[\ :]posix[\ :]* ]] || unset -v POSIXLY_CORRECT
+[[ 1 ]]
 } {BASH_XTRACEFD}>&974 >&974 2>&974 || __atoll=STATUS
 { "$__atoll_by" printf '%s\0' "$__atoll" "$#" "$@" "${#DIRSTACK[@]}" "${DIRSTACK[@]}"
 "$__atoll_by" declare -p
@@ -66,12 +65,14 @@ fi
 "$__atoll_by" declare -f
 "$__atoll_by" printf '\0'
 "$__atoll_by" trap -p
+"$__atoll_by" shopt -p dotglob
 "$__atoll_by" umask
 "$__atoll_by" ulimit -Sa
 "$__atoll_by" ulimit -Ha
 "$__atoll_by" printf '\0end\0'
 } >&973 2>&974
-{ if [[ $__atoll == *:xtrace[\ :]* ]]; then "$__atoll_by" set -x; fi
+{ if [[ $__atoll == *[\ :]errexit[\ :]* ]]; then "$__atoll_by" set -e; fi
+if [[ $__atoll == *:xtrace[\ :]* ]]; then "$__atoll_by" set -x; fi
 "$__atoll_by" eval "$__atoll_by unset -v __atoll __atoll_by BASH_XTRACEFD
 $__atoll_by exit ${__atoll%% *}"
 } >&974 2>&974
@@ -79,7 +80,7 @@ $__atoll_by exit ${__atoll%% *}"
 } >&- 2>&-
 """
 
-_DUMP = _DUMP.replace(b"BUILTINS", b"declare eval exit printf set trap ulimit umask unset")
+_DUMP = _DUMP.replace(b"BUILTINS", b"declare eval exit printf set shopt trap ulimit umask unset")
 
 _FAILED: Final = b" || { { __atoll=$?; } {BASH_XTRACEFD}>&974 >&974 2>&974 || __atoll=1; } >&- 2>&-"
 _EVAL_DUMP: Final = _FAILED + _DUMP.replace(b"STATUS", b"${__atoll-0}")

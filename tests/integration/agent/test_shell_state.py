@@ -81,14 +81,14 @@ def test_any_keys_and_values_survive_in_associative_arrays(
 @FEW
 @given(VALUES)
 def test_any_text_survives_in_traps_and_aliases(session: Shell, value: bytes) -> None:
-    session.run(source("trap ", quote(value), " USR1; alias x=", quote(value)))
+    setting = source("trap -- ", quote(value), " USR1; alias x=", quote(value))
+    session.state = None
+    session.run(setting)
     through_json(session)
     before = session.run("trap -p USR1; alias x")
     through_json(session)
     assert session.run("trap -p USR1; alias x").stdout == before.stdout
-    plain = Shell(session.cwd).run(
-        source("trap ", quote(value), " USR1; trap -p USR1; alias x=", quote(value), "; alias x")
-    )
+    plain = Shell(session.cwd).run(f"{setting}; trap -p USR1; alias x")
     assert before.stdout == plain.stdout
 
 

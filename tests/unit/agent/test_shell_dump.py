@@ -20,19 +20,20 @@ declare -r BASHOPTS="sourcepath"
 declare -a PIPESTATUS=([0]="0")
 """
 LIMITS = b"open files          (-n) 1024\nfile size  (blocks, -f) 10\n"
+PROCESS = b"shopt -u dotglob\n0022\n" + LIMITS * 2
 
 
 def dump(**changes: bytes) -> bytes:
     fields = {
         "fresh": VARIABLES,
-        "fresh_process": b"0022\n" + LIMITS * 2,
+        "fresh_process": PROCESS,
         "head": b"0 braceexpand sourcepath y",
         "arguments": b"2\0a\0b c",
         "directories": b"1\0/tmp",
         "variables": VARIABLES,
         "function_list": b"",
         "functions": b"",
-        "process": b"trap -- 'x' SIGINT\n0022\n" + LIMITS * 2,
+        "process": b"trap -- 'x' SIGINT\n" + PROCESS,
         "end": b"end",
     }
     return b"\0".join((fields | changes).values()) + b"\0"
