@@ -5,11 +5,11 @@ case with ``--all-clients`` (but for what a client cannot express).
 """
 
 import asyncio
+import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -85,13 +85,11 @@ def url(level: str) -> Iterator[str]:
 
 def _remove(state_dir: Path) -> None:
     """Wait for the engine, which ends with its last lease, and remove what it left mounted."""
-    deadline = time.monotonic() + 20
-    while (state_dir / "lease.sock").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    while os.path.ismount(state_dir / "layers") and time.monotonic() < deadline:
-        subprocess.run(["umount", state_dir / "layers"], capture_output=True)
-        time.sleep(0.05)
-    shutil.rmtree(state_dir, ignore_errors=True)
+    with (state_dir / "engine.lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.ismount(state_dir / "layers"):
+            subprocess.run(["umount", state_dir / "layers"], check=True)
+        shutil.rmtree(state_dir)
 
 
 @pytest.fixture

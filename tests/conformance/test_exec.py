@@ -234,10 +234,10 @@ async def test_x28_tracing_and_traps_show_nothing_of_ours(box: Client) -> None:
 
 async def test_x28_variables_of_all_kinds_are_there_in_the_next_command(box: Client) -> None:
     await box.exec(
-        "shopt -s extglob; f() { case $1 in +(a)) echo as;; esac; }; "
+        "shopt -s extglob\nf() { case $1 in +(a)) echo as;; esac; }; "
         'arr=(a "b c"); declare -i n=1; readonly r=1; declare -A m=([k]="v w")'
     )
-    state = await box.exec('f aa; echo "${arr[1]}" "${m[k]}"; n=n+1; echo $n; r=2')
+    state = await box.exec('f aa; echo "${arr[1]}" "${m[k]}"; n=n+1; echo $n; (r=2)')
     assert state.text.split("\n")[:3] == ["as", "b c v w", "2"]
     assert b"readonly" in state.stderr
 

@@ -57,7 +57,7 @@ async def test_s05_a_piece_without_a_newline_comes_at_once(sandbox: atoll.Sandbo
     start = time.monotonic()
     seen = [
         (time.monotonic() - start, event.data)
-        async for event in sandbox.exec_stream("printf 10%; sleep 1; printf '\\r20%'; sleep 1")
+        async for event in sandbox.exec_stream("printf 10%%; sleep 1; printf '\\r20%%'; sleep 1")
         if isinstance(event, atoll.Stdout)
     ]
     assert [data for _, data in seen] == [b"10%", b"\r20%"]

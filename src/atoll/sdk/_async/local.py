@@ -47,6 +47,8 @@ class LocalTransport(Transport):
             if taken is not None:
                 self._lease, hello = taken
                 self.endpoint = _shared.Endpoint("http://engine", str(hello["socket"]))
+                # An engine may stop right after it gave a lease; the next try starts another.
+                self._reached = True
                 return
             await self._start()
             delay = deadline.wait(_aio.now())
