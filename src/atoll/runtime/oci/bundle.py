@@ -45,8 +45,9 @@ AGENT_DIR = "/dev/.atoll"
 _OPTIONS = ("-I", "-S", "-B", "-X", "utf8")
 """No environment, no site, nothing written, UTF-8 whatever the locale."""
 
-START = "from atoll.agent.__main__ import main; main()"
-"""What ``python -m atoll.agent`` does, without importing runpy (3 ms)."""
+START = "import gc; gc.disable(); from atoll.agent.__main__ import main; gc.enable(); main()"
+"""What ``python -m atoll.agent`` does, without importing runpy (3 ms) and without collecting
+garbage while modules are loaded (2 of 31 ms; one file with all modules in it would save 2 more)."""
 
 MASKED_PATHS = (
     "/proc/acpi",
