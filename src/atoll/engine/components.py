@@ -46,10 +46,9 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
     runtime = await OciRuntime.open(settings.runtime, settings.storage, engine_id)
     layers = LayerStore(settings.storage)
     await layers.open()
-    stack.push_async_callback(layers.close)
     roots = RootfsStore(settings.storage, layers)
+    stack.push_async_callback(_close_storage, layers, roots)
     await roots.open()
-    stack.push_async_callback(roots.close)
     networks = NetworkSlots(settings.network, engine_id)
     await networks.open()
     stack.push_async_callback(networks.close)
@@ -61,6 +60,14 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
         ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count),
         runtimes={runtime.level: runtime},
     )
+
+
+async def _close_storage(layers: LayerStore, roots: RootfsStore) -> None:
+    """Leave no mount behind, unless a sandbox runs on it."""
+    used = bool(await roots.list())
+    if not used:
+        await roots.close()
+    await layers.close(unmount=not used)
 
 
 def _fake(settings: Settings) -> Parts:

@@ -1,0 +1,193 @@
+"""The engine with real containers: exactly one start, crashes at any moment, nothing left behind."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from integration.server.engines import EngineProcess, eventually
+
+pytestmark = pytest.mark.e2e
+
+SANDBOXES = "/v2/namespaces/N/sandboxes"
+BOX = SANDBOXES + "/box"
+SLOW = {"command": ["sh", "-c", "for i in $(seq 30); do echo $i; sleep 0.1; done"]}
+
+
+class Host:
+    """One state directory and the engines on it."""
+
+    def __init__(self) -> None:
+        self.state_dir = Path(tempfile.mkdtemp(prefix="atoll-e2e-", dir="/tmp"))
+        self._started: list[EngineProcess] = []
+
+    def start(self) -> EngineProcess:
+        engine = EngineProcess(self.state_dir, level="container")
+        self._started.append(engine)
+        assert "error" not in engine.hello, engine.hello
+        return engine
+
+    def left(self, engine_id: str) -> list[str]:
+        """What this engine made on the host and is still there."""
+        found = [line for line in _lines("/proc/self/mountinfo") if f"/{engine_id}-" in line]
+        found += [str(path) for path in Path("/sys/fs/cgroup").rglob(f"{engine_id}-*")]
+        found += [str(path) for path in (self.state_dir / "run").iterdir()]
+        links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
+        return found + re.findall(rf"alias {engine_id}-\S+", links.stdout)
+
+    def layers(self) -> list[Path]:
+        """The writable layers of all sandboxes."""
+        return [path for path in (self.state_dir / "layers").glob("**/upper") if path.is_dir()]
+
+    def close(self) -> None:
+        for engine in self._started:
+            engine.end(signal.SIGKILL)
+        last = self.start()
+        with last.client() as client:
+            for info in client.get(SANDBOXES).json()["sandboxes"]:
+                client.delete(f"{SANDBOXES}/{info['id']}")
+        assert last.end() == 0
+        assert not os.path.ismount(self.state_dir / "layers")
+        shutil.rmtree(self.state_dir)
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines()
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    if os.geteuid():
+        pytest.skip("needs root")
+    found = Host()
+    yield found
+    found.close()
+
+
+def run(client: httpx2.Client, url: str, *command: str) -> dict[str, Any]:
+    answer = client.post(url + "/exec", json={"command": list(command)})
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_fifty_first_calls_make_exactly_one_container(host: Host) -> None:
+    engine = host.start()
+    with engine.client() as client, ThreadPoolExecutor(50) as pool:
+        calls = [pool.submit(run, client, BOX, "cat", "/etc/machine-id") for _ in range(50)]
+        machines = {call.result()["stdout"] for call in calls}
+        assert len(machines) == 1
+        assert client.get(BOX).json()["generation"] == 1
+        kinds = " ".join(host.left(engine.hello["engineId"]))
+        assert all(kind in kinds for kind in ("rootfs", "/sys/fs/cgroup/", "/run/", "alias"))
+        assert len(host.layers()) == 1
+        client.delete(BOX)
+    assert host.layers() == []
+    assert host.left(engine.hello["engineId"]) == []
+
+
+def test_a_command_in_a_container_outlives_the_engine(host: Host) -> None:
+    first = host.start()
+    seen = bytearray()
+
+    def read() -> None:
+        headers = {"idempotency-key": "k1", "accept": "application/x-ndjson"}
+        with (
+            first.client() as client,
+            suppress(httpx2.TransportError),
+            client.stream("POST", BOX + "/exec", json=SLOW, headers=headers) as answer,
+        ):
+            for chunk in answer.iter_raw():
+                seen.extend(chunk)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    eventually(lambda: b"Mwo=" in seen, 20)  # base64 of the third line
+    first.end(signal.SIGKILL)
+    reading.join()
+    with host.start().client() as client:
+        body = client.get(BOX + "/operations/k1").json()
+    assert body["stdout"] == "".join(f"{n}\n" for n in range(1, 31))
+    assert body["exitCode"] == 0
+
+
+def test_files_survive_stop_wake_and_a_killed_engine(host: Host) -> None:
+    first = host.start()
+    with first.client() as client:
+        run(client, BOX, "sh", "-c", "echo one > /workspace/f; echo two > /root/g")
+        assert client.post(BOX + "/stop").json()["state"] == "stopped"
+    assert host.left(first.hello["engineId"]) == []
+    first.end(signal.SIGKILL)
+    with host.start().client() as client:
+        found = run(client, BOX, "sh", "-c", "cat /workspace/f /root/g; hostname")
+        assert found["stdout"] == "one\ntwo\nbox\n"
+        client.delete(BOX)
+        assert run(client, BOX, "ls", "/workspace")["stdout"] == ""
+
+
+def test_an_engine_killed_at_any_moment_of_creates_and_destroys_leaves_nothing(host: Host) -> None:
+    """The steps of a start one by one: `integration/engine/test_lifecycle.py`."""
+    chance = random.Random(7)
+    for _ in range(4):
+        engine = host.start()
+        with engine.client() as client, ThreadPoolExecutor(6) as pool:
+            for n in range(4):
+                pool.submit(_quietly, run, client, f"{SANDBOXES}/c{n}", "true")
+                pool.submit(_quietly, client.delete, f"{SANDBOXES}/c{n}")
+            time.sleep(chance.uniform(0.02, 0.6))
+            engine.end(signal.SIGKILL)
+    engine = host.start()
+    with engine.client() as client:
+        for info in client.get(SANDBOXES).json()["sandboxes"]:
+            assert info["state"] in {"created", "running", "stopped"}
+            client.delete(f"{SANDBOXES}/{info['id']}")
+    assert host.left(engine.hello["engineId"]) == []
+    assert host.layers() == []
+
+
+def _quietly(call: Any, *arguments: Any) -> None:
+    with suppress(httpx2.TransportError, AssertionError):
+        call(*arguments)
+
+
+def test_what_cannot_start_says_why_and_leaves_nothing(host: Host) -> None:
+    engine = host.start()
+    with engine.client() as client:
+        for options, status, code in (
+            ({"image": "atoll/none"}, 404, "IMAGE_NOT_FOUND"),
+            ({"image": "UPPER//bad"}, 400, "INVALID_IMAGE"),
+            ({"image": "/root"}, 400, "INVALID_IMAGE"),
+            ({"runtime": "gvisor"}, 501, "RUNTIME_NOT_AVAILABLE"),
+            ({"runtime": "fake"}, 501, "RUNTIME_NOT_AVAILABLE"),
+        ):
+            client.put(BOX, json=options)
+            answer = client.post(BOX + "/start")
+            assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+            client.delete(BOX)
+    assert host.left(engine.hello["engineId"]) == []
+
+
+def test_limits_of_the_instance_type_are_in_force(host: Host) -> None:
+    engine = host.start()
+    with engine.client() as client:
+        size = {"vcpu": 0.5, "memoryMib": 64, "diskMb": 60}
+        client.put(BOX, json={"instanceType": size})
+        hog = run(client, BOX, "python3", "-c", "x = bytearray(10**9)")
+        assert hog["oomKilled"] is True
+        full = run(client, BOX, "sh", "-c", "head -c 200000000 /dev/zero > /workspace/big")
+        assert full["exitCode"] != 0
+        assert run(client, BOX, "true")["exitCode"] == 0
+        assert client.get(BOX).json()["limits"]["memory"] == 64 << 20
