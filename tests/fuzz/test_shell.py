@@ -162,7 +162,7 @@ Draw = Callable[..., Any]
 
 @st.composite
 def texts(draw: Draw, pieces: list[str], most: int = 6) -> str:
-    parts = draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=most))
+    parts: list[str] = draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=most))
     text = parts[0]
     for part in parts[1:]:
         text += draw(st.sampled_from(["\n"] if "<<" in text else SEPARATORS)) + part
