@@ -5,12 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test setup check fmt e2e bench docs fuzz soak test-levels clean
+.PHONY: run test setup base check fmt e2e bench docs fuzz soak test-levels clean
 
 run: setup
 	$(BIN)/python tools/quickstart.py
 
-test: setup
+test: setup base
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
 setup: $(STAMP)
@@ -18,6 +18,9 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt tools/setup.sh
 	bash tools/setup.sh $(PYTHON) $(VENV)
 	touch $(STAMP)
+
+base: setup
+	@[ "$$(id -u)" != 0 ] || $(BIN)/atoll image build-base
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -35,22 +38,22 @@ fmt: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-e2e: setup
+e2e: setup base
 	$(BIN)/python -m pytest tests/e2e tests/security $(PYTEST_ARGS)
 
-bench: setup
+bench: setup base
 	$(BIN)/python -m bench
 
 docs: setup
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 fuzz: setup
 	ATOLL_FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest tests/fuzz -m "slow or not slow" --timeout 3600 $(PYTEST_ARGS)
 
-soak: setup
+soak: setup base
 	$(BIN)/python -m pytest -m "slow or not slow" --all-clients --timeout 3600 $(PYTEST_ARGS)
 
-test-levels: setup
+test-levels: setup base
 	$(BIN)/python -m pytest tests/conformance tests/security --all-clients --timeout 600 $(PYTEST_ARGS)
 
 clean:

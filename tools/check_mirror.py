@@ -23,7 +23,7 @@ WITHOUT = {
 
 def mirrors(root: Path, source: str) -> list[Path]:
     path = Path(source)
-    stem = path.stem.lstrip("_")
+    stem = path.stem.strip("_")
     found: list[Path] = []
     for tree in TREES:
         folder = root / "tests" / tree / path.parent

@@ -26,7 +26,8 @@ import atoll
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(
-    r"(?:<!-- not run: (?P<why>.+?) -->\s*)?^```(?P<kind>\w+)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S
+    r"(?:<!-- not run: (?P<why>.+?) -->\s*)?^```(?P<kind>\w+)[^\n]*\n(?P<text>.*?)^```$",
+    re.M | re.S,
 )
 
 
@@ -44,8 +45,12 @@ def examples(page: Path) -> Iterator[Example]:
         if block["kind"] not in {"python", "sh"} or block["why"]:
             continue
         adjacent = following and not text[block.end() : following.start()].strip()
-        expected = following["text"] if following and adjacent and following["kind"] == "text" else None
-        yield Example(text.count("\n", 0, block.start()) + 1, block["kind"], block["text"], expected)
+        expected = (
+            following["text"] if following and adjacent and following["kind"] == "text" else None
+        )
+        yield Example(
+            text.count("\n", 0, block.start()) + 1, block["kind"], block["text"], expected
+        )
 
 
 def awaits(text: str) -> bool:
