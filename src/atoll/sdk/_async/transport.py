@@ -130,9 +130,8 @@ class Transport:
         import httpx2
 
         start = _aio.now()
-        if patience is None:
-            patience = _shared.RECONNECT_SECONDS if self._reached else 0.0
-        away = _shared.Backoff(start + patience, _aio.jitter)
+        wait = _shared.RECONNECT_SECONDS if patience is None else patience
+        away = _shared.Backoff(start + wait, _aio.jitter)
         starting = _shared.Backoff(start + ready, _aio.jitter)
         while True:
             await self.open()
@@ -149,7 +148,8 @@ class Transport:
                 answer = await client.send(request, stream=True)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure: SandboxError = _shared.unreachable(self.endpoint, _reason(error))
-                delay = away.wait(_aio.now())
+                known = self._reached or patience is not None
+                delay = away.wait(_aio.now()) if known else None
             except httpx2.TransportError as error:
                 raise ConnectionLostError(_reason(error)) from error
             else:
