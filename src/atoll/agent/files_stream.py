@@ -208,24 +208,27 @@ class Stream:
         return True if ready & set(others) else None
 
     def _still_wanted(self) -> bool:
-        """Take one frame off the connection: anything but END of an empty body is a cancel."""
+        """Take all frames that are here off the connection: only CANCEL and the end matter."""
         try:
-            kind, _ = self._next_header()
-            for _ in self._payload():
-                pass
+            while True:
+                if self._next_header()[0] == frames.Kind.CANCEL:
+                    return False
+                for _ in self._payload():
+                    pass
+                if self._start == self._end:
+                    return True
         except (Interrupted, errors.ValidationFailedError):
             return False
-        return kind != frames.Kind.CANCEL
 
     def close(self) -> None:
         """End the connection so that the caller can read all that was sent.
 
-        A body that is still coming is read and dropped: closing with unread bytes would reset
-        the connection, and a reset may overtake the answer.
+        What was sent and not read is read and dropped, a body up to its end: closing with unread
+        bytes would reset the connection, and a reset may overtake the answer.
         """
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-            self._socket.settimeout(LINGER)
-            while self._in_body and self._socket.recv(CHUNK):
+            self._socket.settimeout(LINGER if self._in_body else 0)
+            while self._socket.recv(CHUNK):
                 pass
         self._socket.close()

@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read_keeps_the_frames_in_step(tmp_path: Path) -> 
 
 
 def test_a_cancelled_or_closed_connection_interrupts() -> None:
-    for last_words in (encode(Kind.CANCEL), b""):
+    for last_words in (encode(Kind.CANCEL), encode(Kind.END) + encode(Kind.CANCEL), b""):
         peer, ours = socket.socketpair()
         with peer, ours:
             stream = Stream(ours)
