@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from atoll import errors, sync
+    from atoll.errors import *  # noqa: F403
     from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
     from atoll.sdk._async.environment import (
         Environment,
         Namespace,
         connect,
         get_sandbox,
-        proxy_to_sandbox,
     )
     from atoll.sdk._async.filestream import FileStream
     from atoll.sdk._async.local import local
@@ -43,12 +43,13 @@ if TYPE_CHECKING:
         Stdout,
     )
     from atoll.wire.sandbox import CustomInstance, SandboxInfo, SandboxPage, Version
+    from atoll.workers.preview import proxy_to_sandbox
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "atoll.errors": "CommandFailedError EngineUnreachableError SandboxError",
-    "atoll.sdk._async.environment": "Environment Namespace connect get_sandbox proxy_to_sandbox",
+    "atoll.sdk._async.environment": "Environment Namespace connect get_sandbox",
     "atoll.sdk._async.filestream": "FileStream",
     "atoll.sdk._async.local": "local",
     "atoll.sdk._async.process": "ProcessHandle",
@@ -59,6 +60,7 @@ _MODULES = {
     "atoll.wire.files": "FileInfo FileList FileMeta WriteResult",
     "atoll.wire.process": "ExecEvent ExecResult Exited Failed Gap SessionInfo Started Stderr Stdout",
     "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
+    "atoll.workers.preview": "proxy_to_sandbox",
 }
 _SUBMODULES = {"errors", "sync"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -108,9 +110,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return import_module(f"atoll.{name}")
-    if name not in _HOME:
+    # Every error of the tree is a name of this module too, as `except atoll.TimeoutError`.
+    value = getattr(import_module(_HOME.get(name, "atoll.errors")), name, None)
+    if value is None or (name not in _HOME and not name.endswith("Error")):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 

@@ -16,6 +16,7 @@ from atoll import __version__
 
 if TYPE_CHECKING:
     from atoll import errors
+    from atoll.errors import *  # noqa: F403
     from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
     from atoll.sdk._sync.environment import (
@@ -106,9 +107,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return import_module(f"atoll.{name}")
-    if name not in _HOME:
+    # Every error of the tree is a name of this module too, as `except atoll.TimeoutError`.
+    value = getattr(import_module(_HOME.get(name, "atoll.errors")), name, None)
+    if value is None or (name not in _HOME and not name.endswith("Error")):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(
     r"(?:<!-- not run: (?P<why>.+?) -->\s*)?^```(?P<kind>\w+)[^\n]*\n(?P<text>.*?)^```$",
-    re.M | re.S,
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -96,6 +96,7 @@ async def test_every_example_of_the_page_runs_as_written(page: Path, tmp_path: P
     }
     os.environ["ATOLL_STATE_DIR"] = environ["ATOLL_STATE_DIR"]
     async with atoll.local() as env:
+        await env.version()
         names: dict[str, Any] = {
             "atoll": atoll,
             "env": env,
@@ -105,6 +106,7 @@ async def test_every_example_of_the_page_runs_as_written(page: Path, tmp_path: P
             if example.kind == "python" and awaits(example.text):
                 output = await run_inline(example, page, names)
             else:
-                output = await asyncio.to_thread(run_program, example, tmp_path, environ)
+                folder = ROOT if page.stem == "README" else tmp_path
+                output = await asyncio.to_thread(run_program, example, folder, environ)
             if example.output is not None:
                 assert output == example.output, f"line {example.line}"

@@ -8,6 +8,7 @@ import pytest
 
 import atoll
 import atoll.sync
+from atoll import errors
 
 HEAVY = ("starlette", "uvicorn", "pyroute2", "structlog", "typer", "rich", "asyncio", "httpx2")
 
@@ -30,6 +31,12 @@ def test_both_forms_take_the_same_arguments() -> None:
                 twin = getattr(both[1], "close" if member == "aclose" else member)
                 ours = inspect.signature(getattr(both[0], member)).parameters.keys()
                 assert ours == inspect.signature(twin).parameters.keys(), f"{name}.{member}"
+
+
+def test_every_error_is_a_name_of_both_forms() -> None:
+    for module in (atoll, atoll.sync):
+        for error in errors.registry().values():
+            assert getattr(module, error.__name__) is error
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
