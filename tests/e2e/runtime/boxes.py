@@ -96,8 +96,6 @@ class Bench:
             await self.runtime.remove(ref)
         for root in self._roots:
             subprocess.run(["umount", root], check=True)
-        for group in Path("/sys/fs/cgroup").glob(f"**/atoll/{self.home.name}"):
-            group.rmdir()
         shutil.rmtree(self.home)
 
 

@@ -10,6 +10,7 @@ move costs 6 to 13 ms when it is the first for a while.
 
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple, Protocol
@@ -25,6 +26,9 @@ ROOT: Final = "atoll"
 
 FREEZE_TIMEOUT: Final = 2.0
 """Seconds until a freeze is given up (a process in an uninterruptible call can hold it off)."""
+
+_FREEZE_ROUND: Final = 0.1
+"""Seconds after which all are let run for a moment: one that waits for a frozen one then ends."""
 
 
 class Hierarchies(NamedTuple):
@@ -126,13 +130,20 @@ def freeze(cgroup: Cgroup, timeout: float = FREEZE_TIMEOUT) -> None:
     Raises:
         TimeoutError: not all were frozen in time; they run again.
     """
-    cgroup.set_frozen(True)
-    if not eventually(cgroup.is_frozen, timeout):
+
+    def frozen() -> bool:
+        # Asked again each time: on v1 a process that is made meanwhile may be missed.
+        cgroup.set_frozen(True)
+        return cgroup.is_frozen()
+
+    deadline = time.monotonic() + timeout
+    while not eventually(frozen, min(_FREEZE_ROUND, timeout)):
         cgroup.set_frozen(False)
-        raise TimeoutError(
-            f"the sandbox's processes could not be frozen within {timeout:g} s",
-            suggestion="a process waits for a device or a mount that does not answer",
-        )
+        if time.monotonic() >= deadline:
+            raise TimeoutError(
+                f"the sandbox's processes could not be frozen within {timeout:g} s",
+                suggestion="a process waits for a device or a mount that does not answer",
+            )
 
 
 def kill(cgroup: Cgroup, timeout: float = KILL_TIMEOUT) -> None:

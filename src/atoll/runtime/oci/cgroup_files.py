@@ -4,6 +4,7 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
@@ -20,6 +21,7 @@ LIMITING: Final = ("memory", "pids", "cpu")
 """Controllers that limit commands."""
 
 _POLL: Final = 0.001
+_RACES: Final = 10
 
 
 class Limits(NamedTuple):
@@ -63,8 +65,17 @@ def holds(path: PurePosixPath, pid: int) -> bool:
     return mine and read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] != ["Z"]
 
 
+def make(group: Path) -> None:
+    """Make *group* and those above it, also while `remove` takes an empty one above away."""
+    for _ in range(_RACES):
+        with suppress(FileNotFoundError):
+            group.mkdir(parents=True, exist_ok=True)
+            return
+    group.mkdir(parents=True, exist_ok=True)
+
+
 def remove(top: Path) -> None:
-    """Remove *top* and the groups below it.
+    """Remove *top* and the groups below it, and the engine's own when this was its last.
 
     Raises:
         ContainerUnavailableError: one of them still holds a process.
@@ -74,6 +85,8 @@ def remove(top: Path) -> None:
             raise ContainerUnavailableError(
                 f"cgroup {directory} is still in use", context={"reason": "runtime"}
             )
+    with suppress(OSError):  # not empty, or not there
+        top.parent.rmdir()
 
 
 def _removed(directory: str) -> bool:

@@ -23,8 +23,10 @@ class CgroupV1:
 
     def make(self, limits: Limits) -> None:
         """Make the group of the commands with its limits."""
+        for mount in set(self._hierarchies.values()):
+            files.make(mount / self._path)  # in all of them: see `cgroup_files.make`
         for controller in LIMITING:
-            self._dir(controller, "user").mkdir(parents=True, exist_ok=True)
+            files.make(self._dir(controller, "user"))
         memory, cpu = self._dir("memory", "user"), self._dir("cpu", "user")
         files.write(memory / "memory.limit_in_bytes", limits.memory)
         # Memory and swap together: absent where the kernel does not account for swap.

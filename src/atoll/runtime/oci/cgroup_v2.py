@@ -19,7 +19,7 @@ class CgroupV2:
 
     def make(self, limits: Limits) -> None:
         """Make the group of the commands with its limits."""
-        self._user.mkdir(parents=True, exist_ok=True)
+        files.make(self._user)
         for ancestor in _ancestors(self._mount, self._path):
             files.write(ancestor / "cgroup.subtree_control", " ".join(f"+{c}" for c in LIMITING))
         files.write(self._user / "memory.max", limits.memory)

@@ -1,6 +1,7 @@
 import errno
 import os
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -61,3 +62,29 @@ def test_another_failure_is_not_waited_out(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Path, "rmdir", refused)
     with pytest.raises(PermissionError):
         cgroup_files.remove(tmp_path)
+
+
+def test_a_group_is_made_even_while_the_one_above_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last sandbox of an engine may go in the moment the next one starts."""
+    mkdir, engine = Path.mkdir, tmp_path / "e1"
+    taken: list[Path] = []
+
+    def raced(path: Path, *args: Any, **options: Any) -> None:
+        mkdir(path, *args, **options)
+        if path == engine and len(taken) < 2:
+            taken.append(path)
+            path.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", raced)
+    cgroup_files.make(engine / "box")
+    assert (engine / "box").is_dir()
+    assert len(taken) == 2
+
+
+def test_the_group_of_an_engine_with_other_sandboxes_stays(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        cgroup_files.make(tmp_path / "e1" / name)
+    cgroup_files.remove(tmp_path / "e1" / "one")
+    assert [path.name for path in (tmp_path / "e1").iterdir()] == ["two"]

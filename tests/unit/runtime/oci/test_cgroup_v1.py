@@ -96,11 +96,12 @@ def test_usage_of_what_is_gone_is_zero(tmp_path: Path) -> None:
     assert gone.usage().memory == gone.usage().pids == 0
 
 
-def test_removing_takes_every_hierarchy_and_may_be_repeated(tmp_path: Path) -> None:
+def test_removing_the_last_takes_the_engines_group_too_and_may_be_repeated(tmp_path: Path) -> None:
     for name in ("memory", "freezer"):
         (tmp_path / name / PATH / "user").mkdir(parents=True)
     group = CgroupV1({name: tmp_path / name for name in ("memory", "freezer", "pids")}, PATH)
     group.remove()
     group.remove()
     assert list(tmp_path.rglob("box")) == []
-    assert (tmp_path / "memory/atoll/e1").is_dir()
+    assert (tmp_path / "memory/atoll/e1").parent.is_dir()
+    assert not (tmp_path / "memory/atoll/e1").exists()

@@ -89,11 +89,12 @@ def test_usage_counts_working_memory_not_the_page_cache(
     assert (usage.memory, usage.cpu_time, usage.pids, usage.oom_kills) == (400, 1.5, 7, 2)
 
 
-def test_removing_may_be_repeated_and_keeps_the_engines_group(tmp_path: Path) -> None:
+def test_removing_the_last_takes_the_engines_group_too_and_may_be_repeated(tmp_path: Path) -> None:
     for name in ("agent", "user"):
         (tmp_path / PATH / name).mkdir(parents=True)
     group = CgroupV2(tmp_path, PATH)
     group.remove()
     group.remove()
-    assert (tmp_path / "atoll/e1").is_dir()
+    assert (tmp_path / "atoll/e1").parent.is_dir()
+    assert not (tmp_path / "atoll/e1").exists()
     assert not (tmp_path / PATH).exists()
