@@ -36,7 +36,7 @@ from atoll import errors
 from atoll.agent import shell_script, shell_sh
 from atoll.agent.shell_dump import read_dump
 from atoll.agent.shell_quote import MalformedError, quote
-from atoll.agent.shell_restore import DEFERRED, first_line, restore
+from atoll.agent.shell_restore import DEFERRED, check, first_line, restore
 from atoll.agent.shell_state import STATE_LIMIT, State, assign, empty_state, state_of
 
 __all__ = ["STATE_LIMIT", "State", "assign", "empty_state"]
@@ -144,9 +144,10 @@ def prepare(
 
     Raises:
         InvalidCommandError: the text has a NUL byte.
+        MalformedError: the state is not one that `conclude` returned.
     """
     text = _encode(command)
-    before = state or empty_state(_latin(cwd))
+    before = check(state) if state else empty_state(_latin(cwd))
     directory = elsewhere or _unicode(before["cwd"])
     full = {**env, **(changes or {}), "PWD": directory}
     inherited = {key: value for key, value in full.items() if value is not None}

@@ -10,7 +10,15 @@ import re
 from typing import Final
 
 _PLAIN: Final = re.compile(rb"[A-Za-z0-9_./:=,+-]+")
-_CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f\\']")
+_INTERNAL: Final = (b"\x01", b"\x7f")
+"""Characters that bash quotes with inside itself; it loses them next to broken UTF-8."""
+
+_ESCAPES: Final = (
+    (b"\\", b"\\\\"),
+    (b"'", b"\\'"),
+    (b"\n", b"\\n"),
+    *((char, b"\\%03o" % char[0]) for char in _INTERNAL),
+)
 _DOUBLE: Final = re.compile(rb"\\([$`\"\\\n])|\\\n")
 _ANSI: Final = re.compile(
     rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|c.|.)", re.DOTALL
@@ -37,19 +45,16 @@ def quote(value: bytes) -> bytes:
     """Return one line of shell source that is exactly *value*, as one word."""
     if _PLAIN.fullmatch(value):
         return value
-    if not _CONTROL.search(value):
+    if not any(char in value for char in (b"\n", b"'", *_INTERNAL)):
         return b"'" + value + b"'"
-    return b"$'" + _CONTROL.sub(_escape, value) + b"'"
+    for raw, escaped in _ESCAPES:
+        value = value.replace(raw, escaped)
+    return b"$'" + value + b"'"
 
 
 def quote_text(value: bytes) -> bytes:
     """Return *value* in single quotes, with its newlines: the lines of a text stay countable."""
     return b"'" + value.replace(b"'", b"'\\''") + b"'"
-
-
-def _escape(match: re.Match[bytes]) -> bytes:
-    char = match[0]
-    return b"\\" + char if char in b"\\'" else b"\\%03o" % char[0]
 
 
 def read_word(data: bytes, position: int) -> tuple[bytes, int]:

@@ -4,12 +4,15 @@ Values are quoted anew, here, and never evaluated: a variable gets its value bef
 (`declare -i x='a[$(id)]'` would run id). Assignments go by way of `declare`, whose failure (a name
 that is read-only in another version of bash) costs that variable, not the command. After the
 functions every builtin is called through `builtin`, since a function may have its name.
+
+A state comes back from the engine's store: what is not quoted here is looked at by `check`.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from atoll.agent.shell_quote import quote
+from atoll.agent.shell_quote import MalformedError, quote
 from atoll.agent.shell_state import State, Value, expands_aliases
 
 DEFERRED: Final = ("BASH_ENV", "BASHOPTS", "POSIXLY_CORRECT", "SHELLOPTS")
@@ -18,8 +21,44 @@ DEFERRED: Final = ("BASH_ENV", "BASHOPTS", "POSIXLY_CORRECT", "SHELLOPTS")
 _EXPORTED: Final = frozenset({"OLDPWD", "PWD"})
 """Variables that a fresh bash exports although they are not in its environment."""
 
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_FLAGS: Final = re.compile(r"[A-Za-z]*")
+_OPTION: Final = re.compile(r"[a-z0-9_-]+")
+_SIGNAL: Final = re.compile(r"[A-Z0-9]+([+-][0-9]+)?")
+_NUMBER: Final = re.compile(r"[0-9]+|unlimited")
 _LATE: Final = frozenset({"POSIXLY_CORRECT"})
 _ATTRIBUTES: Final = frozenset("aAilnrtuxc")
+
+
+def check(state: State) -> State:
+    """Return *state* if nothing in it that is not quoted could be read as anything else.
+
+    Raises:
+        MalformedError: a name, number or flag is not one.
+    """
+    limits = [value for pair in state["limits"].values() for value in pair]
+    words = {
+        _NAME: [*state["variables"], *state["unset"]],
+        _FLAGS: [
+            *(attributes for attributes, _ in state["variables"].values()),
+            *state["function_attributes"].values(),
+            *state["limits"],
+        ],
+        _OPTION: [*state["options"], *state["shopts"]],
+        _SIGNAL: list(state["traps"]),
+        _NUMBER: [state["umask"] or "0", *limits, *_subscripts(state)],
+    }
+    for pattern, found in words.items():
+        for word in found:
+            if not pattern.fullmatch(word):
+                raise MalformedError(f"the state holds {word!r} where it cannot be")
+    return state
+
+
+def _subscripts(state: State) -> Iterator[str]:
+    for attributes, value in state["variables"].values():
+        if isinstance(value, dict) and "A" not in attributes:
+            yield from value
 
 
 def restore(state: State, env: Mapping[str, str], borrowed: Collection[str]) -> bytes:

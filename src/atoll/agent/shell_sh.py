@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from atoll.agent.shell_quote import MalformedError, quote_text, read_word
-from atoll.agent.shell_state import State, empty_state
+from atoll.agent.shell_state import State, empty_state, is_name
 
 DUMP_FD: Final = 9
 """These shells know descriptors of one digit only."""
@@ -83,7 +83,7 @@ def state_of(
             state["variables"][name] = ("x", value)
     state["variables"].update(kept)
     gone = [name for name in env if name not in exported and name not in {*borrowed, *_NEVER}]
-    state["unset"] = [name for name in gone if name.isidentifier()]
+    state["unset"] = [name for name in gone if is_name(name)]
     state["unset"] += [name for name in before["unset"] if name in borrowed]
     return state
 

@@ -174,7 +174,11 @@ def state_of(
 
 
 def assign(state: State, changes: Mapping[str, str | None]) -> State:
-    """Return *state* after variables were set (exported) or unset from outside, latin-1 text."""
+    """Return *state* after variables were set (exported) or unset from outside, latin-1 text.
+
+    What is no name for a shell variable is left out: it can only be in the environment.
+    """
+    changes = {name: value for name, value in changes.items() if is_name(name)}
     variables = {name: value for name, value in state["variables"].items() if name not in changes}
     unset = [name for name in state["unset"] if name not in changes]
     for name, value in changes.items():
@@ -183,6 +187,11 @@ def assign(state: State, changes: Mapping[str, str | None]) -> State:
         else:
             variables[name] = ("x", value)
     return {**state, "variables": variables, "unset": unset}
+
+
+def is_name(text: str) -> bool:
+    """Whether *text* is a name for a shell variable."""
+    return _NAME.fullmatch(text) is not None
 
 
 def expands_aliases(state: State) -> bool:
@@ -215,7 +224,7 @@ def _fresh_of(printed: Settings | None, env: Mapping[str, str]) -> Fresh:
 def _with_env(fresh: Fresh, env: Mapping[str, str]) -> dict[str, tuple[str, Value]]:
     """Return the variables of a fresh shell that was given *env*."""
     given: dict[str, tuple[str, Value]] = {
-        name: ("x", value) for name, value in env.items() if _NAME.fullmatch(name)
+        name: ("x", value) for name, value in env.items() if is_name(name)
     }
     own = fresh["variables"].items()
     return {name: (attributes, value) for name, (attributes, value) in own} | given
