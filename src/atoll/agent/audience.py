@@ -15,6 +15,7 @@ STALLED: Final = 10.0
 """Seconds after which a process no longer waits for a viewer that reads nothing."""
 
 _HEARTBEAT: Final = frames.encode(Kind.HEARTBEAT)
+_LOUD: Final = (Kind.STDOUT, Kind.STDERR)
 
 
 class Audience:
@@ -40,6 +41,7 @@ class Audience:
         self._loop, self._journal = loop, journal
         self._on_frame, self._on_change = on_frame, on_change
         self._viewers: list[Viewer] = []
+        self._quiet: set[Viewer] = set()
         self._seen = 0
         self._spoke = self._beating = False
         self.patient = True
@@ -56,25 +58,33 @@ class Audience:
             return any(viewer.full for viewer in self._viewers)
         return self.patient and self._journal.charge - self._seen >= BACKLOG
 
-    def add(self, sock: socket.socket, from_offset: int | None) -> Viewer:
-        """Take over a connection; with *from_offset* it gets what is kept from there on."""
+    def add(self, sock: socket.socket, from_offset: int | None, *, quiet: bool = False) -> Viewer:
+        """Take over a connection; with *from_offset* it gets what is kept from there on.
+
+        A *quiet* one is sent no output.
+        """
         viewer = Viewer(
             self._loop, sock, on_frame=self._on_frame, on_gone=self._gone, on_room=self._room
         )
         self._viewers.append(viewer)
+        if quiet:
+            self._quiet.add(viewer)
         if not self._beating:
             self._spoke = True
             self._beat()
         if from_offset is not None:
             for frame in resume(self._journal.kept(), from_offset):
-                viewer.send(frame)
+                if not quiet or frame[0] == Kind.STARTED:
+                    viewer.send(frame)
         return viewer
 
     def tell(self, frame: bytes) -> None:
-        """Send *frame* to everybody."""
+        """Send *frame* to everybody whom it is for."""
         self._spoke = True
+        loud = frame[0] in _LOUD
         for viewer in self._viewers:
-            viewer.send(frame)
+            if not (loud and viewer in self._quiet):
+                viewer.send(frame)
 
     def finish(self, last: bytes) -> None:
         """Send the last frame, and close each connection once it has everything."""
@@ -99,6 +109,7 @@ class Audience:
 
     def _sweep(self) -> None:
         self._viewers = [viewer for viewer in self._viewers if not viewer.closed]
+        self._quiet.intersection_update(self._viewers)
 
     def _beat(self) -> None:
         """Twice per interval, so that silence never lasts longer than one."""
@@ -108,7 +119,7 @@ class Audience:
                     viewer.drop()
         self._beating = bool(self._viewers)
         if self._beating:
-            if not self._spoke:
-                self.tell(_HEARTBEAT)
+            for viewer in self._quiet if self._spoke else self._viewers:
+                viewer.send(_HEARTBEAT)
             self._spoke = False
             self._loop.later(HEARTBEAT_INTERVAL / 2, self._beat)

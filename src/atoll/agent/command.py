@@ -25,6 +25,7 @@ from atoll.agent.shell import Outcome
 from atoll.wire.agent import TIMEOUT_GRACE
 from atoll.wire.frames import Kind
 
+TERM: Final = signal.SIGTERM
 _NEVER_STARTED: Final = {"session": errors.SessionDestroyedError}
 
 
@@ -181,13 +182,13 @@ class Command:
         """Stop or go on reading the output."""
         self._pump.pause(paused)
 
-    def end(self, reason: str, grace: float) -> None:
-        """End the whole tree: TERM, *grace* seconds, KILL."""
+    def end(self, reason: str, grace: float, number: int = TERM) -> None:
+        """End the whole tree: signal *number*, *grace* seconds, KILL."""
         if not self._running:
             kind = _NEVER_STARTED.get(reason, errors.OperationInterruptedError)
             self._settle_with(kind(f"the command was ended before it started ({reason})"))
         elif not self._childless:
-            self._ending.begin(reason, grace)
+            self._ending.begin(reason, grace, number)
 
     # Its end
 
@@ -238,7 +239,7 @@ class Command:
         if self._settled:
             return
         self._settled = True
-        self._pump.divert(self._output.log if self._output.logged else None)
+        self._pump.divert()
         if self._feeder:
             self._feeder.close()
         self._on_outcome(outcome, shell)

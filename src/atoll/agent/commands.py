@@ -60,8 +60,9 @@ class Commands:
     def _run(self, operation: Operation, request: Request) -> None:
         session = operation.session
         operation.detach = bool(request.header.get("detach"))
-        waits = session is not None and session.active is not None
-        context, state = (None, []) if waits else self._context(session)
+        queues = session is not None and not operation.detach
+        waits = queues and session is not None and session.active is not None
+        context, state = (None, []) if waits else self._context(session, turn=queues)
         worker = self._workers.take(operation)
         body = {"do": "run", "header": request.header, "context": context}
         worker.tell(
@@ -71,17 +72,21 @@ class Commands:
         self._operations.add(operation)
         if session and waits:
             session.waiting.append(operation)
-        elif session:
+        elif session and queues:
             session.active = operation
 
-    def _context(self, session: Session | None) -> tuple[dict[str, Any], list[int]]:
-        """Return what a command starts with, and the file of its shell state."""
+    def _context(self, session: Session | None, *, turn: bool) -> tuple[dict[str, Any], list[int]]:
+        """Return what a command starts with, and the file of its session's shell state.
+
+        Without a *turn* it only starts where the session's shell is now, with its variables.
+        """
+        here = session.here if session else self._config.workdir
         context: dict[str, Any] = {
             "env": self._sessions.variables(session, self._config.env),
-            "cwd": session.cwd if session else self._config.workdir,
-            "here": session.here if session else self._config.workdir,
+            "cwd": session.cwd if session and turn else here,
+            "here": here,
             "user": (session and session.user) or self._config.user,
-            "session": session is not None,
+            "session": turn,
             "pending": session.pending if session else {},
         }
         return context, [session.state] if session and session.state is not None else []
@@ -120,7 +125,8 @@ class Commands:
                 "from_offset is not a position", context={"field": "from_offset"}
             )
         if operation.ended is None:
-            body = {"do": "attach", "from_offset": offset}
+            quiet = bool(request.header.get("quiet"))
+            body = {"do": "attach", "from_offset": offset, "quiet": quiet}
             operation.supervisor.tell(body, [request.sock.fileno()])
             request.sock.close()
         else:
@@ -163,7 +169,7 @@ class Commands:
     def _begin_next(self, session: Session) -> None:
         while session.waiting and session.active is None:
             operation = session.waiting.popleft()
-            context, state = self._context(session)
+            context, state = self._context(session, turn=True)
             with suppress(OSError):  # its supervisor is gone: `_on_left` reports that
                 operation.supervisor.tell({"do": "go", "context": context}, state)
                 session.active = operation

@@ -24,12 +24,12 @@ class Ending:
         self._pause = _AGAIN
         self.reason: str | None = None
 
-    def begin(self, reason: str, grace: float) -> None:
-        """Send TERM now and KILL after *grace* seconds. The first reason is the one that counts."""
+    def begin(self, reason: str, grace: float, number: int = signal.SIGTERM) -> None:
+        """Send *number* now, KILL after *grace* seconds. The first reason is the one that counts."""
         first = self.reason is None
         self.reason = self.reason or reason
         if first:
-            tree.signal_all(os.getpid(), signal.SIGTERM)
+            tree.signal_all(os.getpid(), number)
         self._again(grace)
 
     def done(self) -> None:

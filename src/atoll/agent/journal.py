@@ -32,6 +32,10 @@ class Journal:
         self._forgotten = 0  # the part of `charge` that is no longer kept
         self._start: bytes = b""
 
+    def forget(self) -> None:
+        """Keep no output: it is read from a log."""
+        self._window = 0
+
     def started(self, pid: int) -> bytes:
         """Return the STARTED frame; it is kept for good."""
         self._start = self._event(Kind.STARTED, {"pid": pid})
@@ -42,12 +46,6 @@ class Journal:
         frame = frames.encode_output(kind, self.seq, self.offset, data)
         self.seq += 1
         self.offset += len(data)
-        self._keep(frame)
-        return frame
-
-    def gap(self, start: int, end: int, reason: str) -> bytes:
-        """Return a GAP frame that is part of the record."""
-        frame = self._event(Kind.GAP, {"from_offset": start, "to_offset": end, "reason": reason})
         self._keep(frame)
         return frame
 

@@ -76,6 +76,14 @@ def syncfs(fd: int) -> None:
     _checked(_libc.syncfs(fd))
 
 
+def punch_hole(fd: int, offset: int, length: int) -> None:
+    """Give back the space of a part of a file, which reads as zeros afterwards."""
+    keep_size_and_punch = 0x01 | 0x02
+    _checked(
+        _libc.fallocate(fd, keep_size_and_punch, ctypes.c_int64(offset), ctypes.c_int64(length))
+    )
+
+
 def inotify_init() -> int:
     """Return the descriptor of a new inotify queue, which does not block."""
     return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))

@@ -91,6 +91,9 @@ def plan(header: Mapping[str, Any], context: Context, user: User) -> Plan:
         InternalError: the session's state came back damaged.
     """
     base = layered(base_env(user, pty=bool(header.get("pty"))), context.env)
+    state = None if context.state is None else statefile.read(context.state)
+    if state and not context.session:
+        base = layered(base, statefile.exported(state), context.pending)
     changes, command = header.get("env") or {}, header["command"]
     if isinstance(command, list):
         cwd = directory(header.get("cwd"), context.here)
@@ -100,7 +103,6 @@ def plan(header: Mapping[str, Any], context: Context, user: User) -> Plan:
         cwd = directory(header.get("cwd"), context.cwd)
         env = layered(base, changes)
         return _with_shell(prepare_alone(command, program=program, env=env, cwd=cwd))
-    state = None if context.state is None else statefile.read(context.state)
     return _with_shell(
         prepare(
             command,

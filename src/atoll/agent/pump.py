@@ -69,12 +69,10 @@ class Pump:
                 answer = fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0")
                 source.owed = struct.unpack("=i", answer)[0]
 
-    def divert(self, sink: Callable[[int, bytes], None] | None) -> None:
-        """Read on, but hand everything to *sink*, or without one throw it away."""
+    def divert(self) -> None:
+        """Read on, but throw everything away."""
         self._diverted, self._paused = True, False
-        if sink:
-            self._sink = sink
-        elif self._null is None:
+        if self._null is None:
             self._null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
         for fd in self._sources:
             self._watch(fd)

@@ -61,6 +61,15 @@ def with_changes(state: State | None, changes: Mapping[str, str | None]) -> Stat
     )
 
 
+def exported(state: State) -> dict[str, str | None]:
+    """Return the variables that programs started by the shell would see; None: unset in it."""
+    found: dict[str, str | None] = {from_latin(name): None for name in state["unset"]}
+    for name, (attributes, value) in state["variables"].items():
+        if "x" in attributes and isinstance(value, str):
+            found[from_latin(name)] = from_latin(value)
+    return found
+
+
 def to_latin(text: str) -> str:
     """Return *text* as states spell it: one character per byte."""
     return text.encode("utf-8", "surrogateescape").decode("latin-1")

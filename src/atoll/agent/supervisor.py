@@ -20,6 +20,7 @@ from atoll.agent.config import Config
 from atoll.agent.descriptors import keep_only, spill
 from atoll.agent.journal import Journal
 from atoll.agent.launch import Context
+from atoll.agent.logfile import LogFile
 from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.output import Output
 from atoll.agent.shell import Outcome
@@ -57,7 +58,7 @@ class Supervisor:
         self._audience = Audience(
             self.loop, self._journal, on_frame=self._on_frame, on_change=self._on_audience
         )
-        self._output = Output(self._emit, self._gap)
+        self._output = Output(self._emit)
         self._command = Command(
             self.loop,
             config,
@@ -67,6 +68,7 @@ class Supervisor:
             on_childless=self._leave_if_done,
             on_room=lambda: self._audience.pause(False),
         )
+        self._log: LogFile | None = None
         self._header: dict[str, Any] = {}
         self._orphaned: Timer | None = None
         self._last = b""
@@ -94,8 +96,11 @@ class Supervisor:
         self._output.limit = self._header.get("output_limit")
         conn, rest = message.fds[0], message.fds[1:]
         logs = message.body["logs"]
-        self._output.log_to(rest[:logs])
-        self._audience.add(socket.socket(fileno=conn), None)
+        if logs:
+            self._log = LogFile(rest[0], int(self._header["log_limit"]))
+            self._journal.forget()
+        quiet = bool(self._header.get("quiet"))
+        self._audience.add(socket.socket(fileno=conn), None, quiet=quiet)
         self._command.accept(self._header)
         if message.body["context"]:
             self._command.begin(Context.of(message.body["context"], rest[logs:]))
@@ -107,7 +112,9 @@ class Supervisor:
         if self._orphaned:
             self._orphaned.cancel()
         viewer = self._audience.add(
-            socket.socket(fileno=message.fds[0]), int(message.body["from_offset"])
+            socket.socket(fileno=message.fds[0]),
+            int(message.body["from_offset"]),
+            quiet=bool(message.body["quiet"]),
         )
         if self._last:
             viewer.send(self._last)
@@ -164,7 +171,10 @@ class Supervisor:
             elif frame.kind == Kind.SIGNAL:
                 wanted = json.loads(frame.payload)
                 number = signal.Signals[wanted["signal"]]
-                command.signal(number, whole_tree=bool(wanted.get("tree")))
+                if (grace := wanted.get("grace")) is not None:
+                    command.end("kill", float(grace), number)
+                else:
+                    command.signal(number, whole_tree=bool(wanted.get("tree")))
         except (ValueError, KeyError, TypeError) as error:
             raise errors.ValidationFailedError(
                 f"malformed frame of kind {frame.kind}: {error}"
@@ -188,15 +198,18 @@ class Supervisor:
 
     def _on_started(self, pid: int) -> None:
         self._report({"report": "started", "pid": pid})
-        self._audience.tell(self._journal.started(pid))
+        self._audience.tell(self._logged(self._journal.started(pid), 0))
 
     def _emit(self, kind: int, data: bytes) -> None:
-        self._audience.tell(self._journal.output(kind, data))
+        start = self._journal.offset
+        self._audience.tell(self._logged(self._journal.output(kind, data), start))
         if self._audience.full:
             self._command.pause(True)
 
-    def _gap(self, start: int, end: int, reason: str) -> None:
-        self._audience.tell(self._journal.gap(start, end, reason))
+    def _logged(self, frame: bytes, offset: int) -> bytes:
+        if self._log:
+            self._log.append(frame, offset)
+        return frame
 
     def _on_outcome(
         self, outcome: dict[str, Any] | errors.SandboxError, shell: Outcome | None
@@ -206,6 +219,7 @@ class Supervisor:
             self._last = frames.encode_json(Kind.ERROR, outcome.to_wire())
         else:
             self._last = self._journal.exited(outcome)
+        self._logged(self._last, self._journal.offset)
         body: dict[str, Any] = {"report": "ended", "last": self._last.decode("latin-1")}
         files: dict[str, int] = {}
         tail = b"".join(self._journal.kept())

@@ -11,7 +11,8 @@ Operations (`op` of the header) and their frames, engine → agent ⇢ agent →
 ``exec``           [STDIN* STDIN_CLOSE] [SIGNAL RESIZE CANCEL]*
                    ⇢ STARTED (STDOUT | STDERR | GAP | HEARTBEAT)* (EXITED | ERROR).
                    An `id` the agent knows attaches to that operation instead of running again.
-``attach``         `id, from_offset` ⇢ as exec, from that offset on; ERROR OPERATION_NOT_FOUND
+``attach``         `id, from_offset, quiet` ⇢ as exec, from that offset on; ERROR
+                   OPERATION_NOT_FOUND
 ``control``        `id`, then (STDIN* | STDIN_CLOSE | SIGNAL | RESIZE | CANCEL) END
                    ⇢ REPLY once all of it was handed over
 ``operations``     ⇢ REPLY `operations: [{id, kind, session, pid, running, …}]`
@@ -27,6 +28,7 @@ Rules that both sides rely on:
 * Whoever sent the last frame of an operation closes its sending side and reads on until the other
   side has closed: an answer is never lost because the peer was still writing. A peer that shuts
   down its sending side counts as gone.
+* SIGNAL has `signal, tree, grace`: with a grace the tree is ended, KILL following that signal.
 * Numbers `seq` are given to STARTED, STDOUT, STDERR, GAP and EXITED, from 0.
 
 Standard library only: this file is part of the agent.
@@ -94,9 +96,11 @@ class ExecHeader(TypedDict, total=False):
     rows: int
     output_limit: int | None  # bytes per stream; None: all of it (streams)
     from_offset: int  # where to go on when the id is known
-    detach: bool  # a process: its connection may go without cancelling it
+    detach: bool  # a process: its connection may go without cancelling it; of a session it
+    # takes directory and variables, and takes no turn in it
     cancel_on_drop: bool  # caller without an id of its own: cancel at once
-    log: bool  # two descriptors came along: output goes there too (detach)
+    log_limit: int  # a descriptor came along: events go there too (`LOG_SEGMENT`)
+    quiet: bool  # this connection is sent neither output nor gaps
 
 
 class ExitRecord(TypedDict, total=False):
@@ -116,6 +120,11 @@ class ExitRecord(TypedDict, total=False):
     seq: int
     offset: int
 
+
+LOG_SEGMENT: Final = 1 << 20
+"""A log holds frames as they would be sent, STARTED to EXITED or ERROR. None crosses a multiple of
+this many bytes; kind 0 means that the rest of the segment is empty, or that all of it was given
+back. A GAP stands for what could not be written."""
 
 SHUTDOWN_GRACE: Final = 2.0
 """Seconds between TERM and KILL of everything when the sandbox stops."""

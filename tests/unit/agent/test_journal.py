@@ -80,10 +80,9 @@ def test_every_event_has_the_next_number() -> None:
         [
             journal.started(1),
             journal.output(Kind.STDOUT, b"a"),
-            journal.gap(0, 1, "why"),
             journal.exited({}),
         ]
     )
     assert body(found[0])["seq"] == 0
     assert frames.decode_output(found[1].payload).seq == 1
-    assert [body(one)["seq"] for one in found[2:]] == [2, 3]
+    assert body(found[2])["seq"] == 2
