@@ -59,8 +59,7 @@ class Engine:
         owners: Sequence[Record] = await self.store.owners()
         parts = self._shared.lifecycle.parts
         await parts.networks.adopt([r.host_ref for r in owners if r.host_ref])
-        for record in owners:
-            await self.sandbox(record.namespace, record.id).adopt(record)
+        await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
         self._timers.open()

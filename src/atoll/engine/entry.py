@@ -4,7 +4,7 @@ A write runs to its end even when its caller is cancelled: memory and store neve
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -70,14 +70,22 @@ class Entry:
         Raises:
             ContainerNotReadyError: another engine changed it first.
         """
+        return await self.change(lambda _: changes)
+
+    async def change(self, decide: Callable[[Record], Mapping[str, Any]]) -> Record:
+        """Replace the fields that *decide* returns for the record as it is now; raise as `save`."""
 
         async def update() -> Record:
             old = self.existing
+            changes = dict(decide(old))
+            if not changes:
+                return old
             state = changes.get("state", old.state)
             if not states.may_follow(old.state, state):
                 raise AssertionError(f"{old.state} cannot become {state}")
-            changed = {"state_changed_at": rules.now()} if state is not old.state else {}
-            new = msgspec.structs.replace(old, **changes, **changed)
+            if state is not old.state:
+                changes["state_changed_at"] = rules.now()
+            new = msgspec.structs.replace(old, **changes)
             self.record = await self._write(self._directory.update(new))
             return self.record
 

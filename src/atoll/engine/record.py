@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
 from atoll.engine.states import LIVE
-from atoll.errors import ValidationFailedError
+from atoll.errors import NotSupportedByRuntimeError, ValidationFailedError
 from atoll.settings import MB, MIB, InstanceType, Settings
 from atoll.wire.sandbox import (
     CustomInstance,
@@ -79,6 +79,14 @@ def merge(old: SandboxOptions, new: SandboxOptions) -> SandboxOptions:
     return msgspec.structs.replace(old, **given)
 
 
+def with_options(record: Record, options: SandboxOptions) -> dict[str, Any]:
+    """Return what changes in *record* when *options* are given; nothing when they say the same."""
+    merged = merge(record.wanted, options)
+    if merged == record.wanted:
+        return {}
+    return {"wanted": merged, "expires_at": expiry(record.created_at, merged)}
+
+
 def with_defaults(
     wanted: SandboxOptions, namespace: NamespaceConfig, settings: Settings
 ) -> SandboxOptions:
@@ -108,9 +116,14 @@ def check_options(options: SandboxOptions, types: Mapping[str, InstanceType]) ->
 
     Raises:
         ValidationFailedError: names the option.
+        NotSupportedByRuntimeError: asks for what no runtime can do.
     """
     if options.sleep_mode not in {None, "stop", "freeze", "checkpoint"}:
         _refuse("sleepMode", options.sleep_mode, "use stop, freeze or checkpoint")
+    if options.sleep_mode == "checkpoint":
+        raise NotSupportedByRuntimeError(
+            "no runtime here can checkpoint", suggestion='use sleep_mode="freeze" or "stop"'
+        )
     for name, value in (("sleepAfter", options.sleep_after_ms), ("ttl", options.ttl_ms)):
         if value is not None and value < 0:
             _refuse(name, value, "a duration cannot be negative")

@@ -6,11 +6,9 @@ before anybody hears of it. The object holds no files and no container: `Lifecyc
 removes those, `Directory` keeps the record.
 """
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
 
 import structlog
 
@@ -22,19 +20,16 @@ from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations, not_found
 from atoll.engine.record import Record
 from atoll.engine.shared import Shared
-from atoll.errors import (
-    SandboxDestroyedError,
-    SandboxError,
-)
+from atoll.engine.transitions import Transitions
+from atoll.errors import ResourceBusyError, SandboxError
 from atoll.wire.process import EnvRequest
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxOptions, State
 
 log = structlog.get_logger(__name__)
 
-
-class _Transition(NamedTuple):
-    kind: str  # start, stop, destroy
-    task: "asyncio.Task[Any]"
+ADOPT_TIMEOUT = 10.0
+"""Seconds an agent has to answer an engine that came back: one that is silent must not keep the
+engine from serving the others. A healthy one answers within a second under any load inside."""
 
 
 class Sandbox:
@@ -54,7 +49,7 @@ class Sandbox:
         self.last_used = time.monotonic()
         self._busy = 0
         self._shared = shared
-        self._transition: _Transition | None = None
+        self._transitions = Transitions(f"{namespace}/{id}")
         self._entry = Entry(namespace, id, shared.store)
 
     # Reading: never starts anything.
@@ -82,11 +77,15 @@ class Sandbox:
         own = self.record.wanted if self.record else SandboxOptions()
         return rules.with_defaults(own, self._namespace, self._shared.settings)
 
+    def _is(self, state: State) -> bool:
+        return self.record is not None and self.record.state is state
+
     @property
     def idle(self) -> bool:
-        """Whether nothing holds off sleep."""
+        """Whether it is awake and nothing holds off sleep."""
         waiting = self.operations is not None and self.operations.waiting
-        return self._busy == 0 and not waiting and self._transition is None
+        awake = self._is(State.RUNNING) and self._transitions.kind is None
+        return awake and self._busy == 0 and not waiting
 
     # Using: wakes, and holds off sleep.
 
@@ -128,11 +127,15 @@ class Sandbox:
         """Return the agent's endpoint; create, start or wake the sandbox first where needed."""
         await self.load()
         while True:
-            if self._transition is None:
-                if self.endpoint and self.record and self.record.state is State.RUNNING:
+            if self._transitions.kind is None:
+                if self.endpoint and self._is(State.RUNNING):
                     return self.endpoint
-                self._begin("start", self._start())
-            await self._settled(joining="start")
+                if self.endpoint and self._is(State.FROZEN):
+                    self._transitions.begin("thaw", self._thaw(self.endpoint))
+                else:
+                    self._transitions.begin("start", self._start())
+            kind = self._transitions.kind
+            await self._transitions.settled(joining=kind if kind in {"start", "thaw"} else None)
 
     async def configure(self, options: SandboxOptions) -> Record:
         """Create the record if there is none, and remember *options*. Starts nothing.
@@ -141,20 +144,20 @@ class Sandbox:
             ValidationFailedError: an option cannot work.
         """
         rules.check_options(options, self._shared.settings.instance_types)
-        while self._transition and self._transition.kind == "destroy":
-            await self._settled()
-        record = await self._entry.get_or_create(options, self._shared.new_name())
-        merged = rules.merge(record.wanted, options)
-        if merged == record.wanted:
-            return record
-        return await self._entry.save(
-            wanted=merged, expires_at=rules.expiry(record.created_at, merged)
-        )
+        while self._transitions.kind == "destroy":
+            await self._transitions.settled()
+        await self._entry.get_or_create(options, self._shared.new_name())
+        record = await self._entry.change(lambda old: rules.with_options(old, options))
+        if record.host_ref and options.enable_internet is not None:
+            await self._shared.lifecycle.parts.networks.set_internet(
+                record.host_ref, allowed=options.enable_internet
+            )
+        return record
 
     async def set_env(self, env: Mapping[str, str | None]) -> None:
         """Remember variables of the sandbox: every start gets them. Starts nothing."""
-        record = await self.configure(SandboxOptions())
-        await self._entry.save(env=record.env | dict(env))
+        await self.configure(SandboxOptions())
+        await self._entry.change(lambda old: {"env": old.env | dict(env)})
 
     # Ending.
 
@@ -162,18 +165,21 @@ class Sandbox:
         """Stop the container; files and session state stay. Idempotent."""
         while True:
             await self.load()
-            if self._transition is None:
+            if self._transitions.kind is None:
                 if self.record is None or not self.record.live:
                     return self.record
-                self._begin("stop", self._stop())
-            if await self._settled(joining="stop"):
+                self._transitions.begin("stop", self._stop())
+            if await self._transitions.settled(joining="stop"):
                 return self.record
 
     async def sleep_if_idle(self, idle_for: float) -> bool:
-        """Stop unless it was used within *idle_for* seconds; return whether it sleeps now."""
+        """Sleep unless it was used within *idle_for* seconds; return whether it sleeps now."""
         # No await between the check and the begin: a use cannot slip in between.
         if not self.idle or time.monotonic() - self.last_used < idle_for:
             return False
+        if self.endpoint and self.wanted.sleep_mode == "freeze":
+            self._transitions.begin("freeze", self._freeze(self.endpoint))
+            return await self._transitions.settled(joining="freeze")
         await self.stop()
         return True
 
@@ -181,18 +187,18 @@ class Sandbox:
         """Remove the sandbox with its files; leave a tombstone. Idempotent, also when it is used."""
         while True:
             record = await self.load()
-            if self._transition is None:
+            if self._transitions.kind is None:
                 if record is None:
                     return
-                self._begin("destroy", self._destroy())
-            elif self._transition.kind == "start":
-                self._transition.task.cancel()
-            if await self._settled(joining="destroy"):
+                self._transitions.begin("destroy", self._destroy())
+            elif self._transitions.kind == "start":
+                self._transitions.cancel()
+            if await self._transitions.settled(joining="destroy"):
                 return
 
     async def explain(self, endpoint: Endpoint | None, error: LinkError) -> SandboxError:
         """Return why a connection to the agent broke, in terms of what happened to the sandbox."""
-        kind = self._transition.kind if self._transition else None
+        kind = self._transitions.kind
         generation = endpoint.generation if endpoint else None
         if known := losses.known(self.id, self.record, kind, generation, str(error)):
             return known
@@ -207,9 +213,9 @@ class Sandbox:
         """
         if await endpoint.runtime.find(endpoint.host_ref):
             return False
-        if self.endpoint is endpoint and self._transition is None:
-            self._begin("stop", self._clean_up())
-            await self._settled()
+        if self.endpoint is endpoint and self._transitions.kind is None:
+            self._transitions.begin("stop", self._clean_up())
+            await self._transitions.settled()
         return True
 
     # After a restart of the engine.
@@ -222,10 +228,10 @@ class Sandbox:
         if record.last_activity_at:
             idle = (rules.now() - record.last_activity_at).total_seconds()
             self.last_used = time.monotonic() - max(0.0, idle)
-        if record.state is State.RUNNING and await self._adopted(record):
+        if record.state in {State.RUNNING, State.FROZEN} and await self._adopted(record):
             return
-        self._begin("stop", self._clean_up())
-        await self._settled()
+        self._transitions.begin("stop", self._clean_up())
+        await self._transitions.settled()
 
     async def _adopted(self, record: Record) -> bool:
         life = self._shared.lifecycle
@@ -233,9 +239,10 @@ class Sandbox:
             endpoint = life.endpoint(record)
             if not await endpoint.runtime.find(endpoint.host_ref):
                 return False
-            await life.hello(endpoint)
             operations = Operations(endpoint, self._shared.settings.lifecycle.orphan_grace)
-            await operations.find_orphans()
+            if record.state is State.RUNNING:  # a frozen agent cannot answer
+                await life.hello(endpoint, ADOPT_TIMEOUT)
+                await operations.find_orphans()
         except (LinkError, SandboxError) as error:
             log.warning("sandbox not adopted", sandbox=self.id, reason=str(error))
             return False
@@ -251,45 +258,10 @@ class Sandbox:
 
     async def settle(self) -> None:
         """Wait until no transition is under way."""
-        while self._transition:
-            await self._settled()
+        while self._transitions.kind:
+            await self._transitions.settled()
 
-    # Transitions. Each runs in a task of its own, at most one at a time.
-
-    def _begin(self, kind: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=f"{kind} {self.namespace}/{self.id}")
-        self._transition = _Transition(kind, task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._transition = None
-        if not task.cancelled() and (error := task.exception()):
-            known = isinstance(error, SandboxError)
-            log.warning(
-                "transition failed", task=task.get_name(), reason=str(error),
-                exc_info=None if known else error,
-            )  # fmt: skip
-
-    async def _settled(self, joining: str | None = None) -> bool:
-        """Wait for the transition under way.
-
-        Returns:
-            True when it was of the kind *joining* and succeeded.
-
-        Raises:
-            SandboxError: it was of that kind and failed.
-        """
-        if self._transition is None:
-            return False
-        kind, task = self._transition
-        await asyncio.wait([task])
-        if kind != joining:
-            return False
-        if task.cancelled():
-            raise SandboxDestroyedError(f"sandbox {self.id!r} was destroyed during its {kind}")
-        if error := task.exception():
-            raise error
-        return True
+    # Transitions: what they do. How they are shared: `Transitions`.
 
     async def _start(self) -> None:
         record = await self._entry.get_or_create(SandboxOptions(), self._shared.new_name())
@@ -342,8 +314,25 @@ class Sandbox:
             await self._entry.save(state=state, host_ref=None)
         self._left()
 
+    async def _freeze(self, endpoint: Endpoint) -> None:
+        # Recorded first: a frozen sandbox that is taken for a running one would look dead.
+        await self._entry.save(state=State.FROZEN)
+        try:
+            await endpoint.runtime.pause(endpoint.host_ref)
+        except BaseException as error:
+            await self._thaw(endpoint)
+            if isinstance(error, TimeoutError):
+                raise ResourceBusyError(f"sandbox {self.id!r} could not be frozen") from error
+            raise
+
+    async def _thaw(self, endpoint: Endpoint) -> None:
+        await endpoint.runtime.resume(endpoint.host_ref)
+        await self._entry.save(state=State.RUNNING)
+
     async def _stop(self) -> None:
         endpoint = self.endpoint
+        if endpoint and self._is(State.FROZEN):
+            await self._thaw(endpoint)
         await self._entry.save(state=State.STOPPING)
         if endpoint:
             await sessions.keep(self._shared.store, self.namespace, self.id, endpoint)
@@ -368,13 +357,14 @@ class Sandbox:
             state=State.DESTROYED, host_ref=None, in_force=None, env={}, expires_at=None,
             wanted=SandboxOptions(),
         )  # fmt: skip
-        shared = self._shared
-        await shared.store.delete_sessions(*record.key)
-        if record.host_ref:
-            await shared.lifecycle.remove(record.host_ref)
-        await shared.lifecycle.forget_files(record)
-        if record.live:
-            self._left()
+        try:
+            await self._shared.store.delete_sessions(*record.key)
+            if record.host_ref:
+                await self._shared.lifecycle.remove(record.host_ref)
+            await self._shared.lifecycle.forget_files(record)
+        finally:
+            if record.live:
+                self._left()
 
     def _left(self) -> None:
         self._shared.admission.leave(self.namespace)
@@ -388,7 +378,7 @@ class Sandbox:
     async def note_activity(self) -> None:
         """Write the time of the last use, so that idle time goes on counting after a restart."""
         record = self.record
-        if record is None or not record.live or self._transition:
+        if record is None or not record.live or self._transitions.kind:
             return
         idle = 0.0 if self._busy else time.monotonic() - self.last_used
         at = rules.now().timestamp() - idle

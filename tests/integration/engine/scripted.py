@@ -57,6 +57,7 @@ class ScriptedRuntime:
 
     def __init__(self) -> None:
         self.running: dict[str, ContainerSpec] = {}
+        self.paused: set[str] = set()
         self.starts = 0
         self.delay = 0.0
         self.scripts: dict[str, Script] = {"exec": echo}
@@ -122,9 +123,13 @@ class ScriptedRuntime:
     async def remove(self, host_ref: str) -> None:
         self.kill(host_ref)
 
-    async def pause(self, host_ref: str) -> None: ...
+    async def pause(self, host_ref: str) -> None:
+        self.paused.add(host_ref)
+        if failure := self.failures.get("pause"):
+            raise failure
 
-    async def resume(self, host_ref: str) -> None: ...
+    async def resume(self, host_ref: str) -> None:
+        self.paused.discard(host_ref)
 
     async def usage(self, host_ref: str) -> Usage:
         return Usage(memory=0, cpu_time=0, pids=0, oom_kills=0)
@@ -158,6 +163,7 @@ class Networks(bare.BareNetworks):
 
     def __init__(self) -> None:
         self.used: set[str] = set()
+        self.internet: list[bool] = []
         self.failure: Exception | None = None
 
     async def acquire(self, host_ref: str) -> bare.BareSlot:
@@ -165,6 +171,10 @@ class Networks(bare.BareNetworks):
         if self.failure:
             raise self.failure
         return await super().acquire(host_ref)
+
+    async def set_internet(self, host_ref: str, allowed: bool) -> None:
+        assert host_ref in self.used
+        self.internet.append(allowed)
 
     async def release(self, host_ref: str) -> None:
         self.used.discard(host_ref)

@@ -356,3 +356,82 @@ async def test_the_header_says_what_was_asked(engine: Engine, world: World) -> N
     assert header["env"] == {"A": "1", "B": None}
     assert (header["session"], header["timeout"], header["cwd"]) == ("default", 1.5, "/tmp")
     assert json.dumps(header)
+
+
+async def frozen(engine: Engine) -> None:
+    async with asyncio.timeout(3):
+        while (await engine.info("N", "box")).state is not State.FROZEN:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_frozen_sandbox_goes_on_with_the_next_call(opener: Opener, world: World) -> None:
+    async with opener(LifecycleSettings(sleep_after=0.1)) as engine:
+        await engine.sandbox("N", "box").configure(SandboxOptions(sleep_mode="freeze"))
+        await run(engine, "x")
+        await frozen(engine)
+        assert world.runtime.paused
+        assert await run(engine, "y", op="o2") == b"y\n"
+        assert not world.runtime.paused
+        assert world.runtime.starts == 1
+
+
+async def test_a_frozen_sandbox_is_found_by_the_next_engine(opener: Opener, world: World) -> None:
+    async with opener(LifecycleSettings(sleep_after=0.1)) as engine:
+        await engine.sandbox("N", "box").configure(SandboxOptions(sleep_mode="freeze"))
+        await run(engine, "x")
+        await frozen(engine)
+    async with opener() as engine:
+        assert (await engine.info("N", "box")).state is State.FROZEN
+        assert await run(engine, "y", op="o2") == b"y\n"
+        assert world.runtime.starts == 1
+
+
+@pytest.mark.parametrize("end", ["stop", "destroy"])
+async def test_a_frozen_sandbox_can_be_ended(opener: Opener, world: World, end: str) -> None:
+    async with opener(LifecycleSettings(sleep_after=0.1)) as engine:
+        sandbox = engine.sandbox("N", "box")
+        await sandbox.configure(SandboxOptions(sleep_mode="freeze"))
+        await run(engine, "x")
+        await frozen(engine)
+        await getattr(sandbox, end)()
+        assert world.left() == {}
+
+
+async def test_a_sandbox_that_cannot_be_frozen_runs_on(opener: Opener, world: World) -> None:
+    world.runtime.failures["pause"] = TimeoutError()
+    async with opener(LifecycleSettings(sleep_after=0.1)) as engine:
+        await engine.sandbox("N", "box").configure(SandboxOptions(sleep_mode="freeze"))
+        await run(engine, "x")
+        await asyncio.sleep(0.8)
+        assert not world.runtime.paused
+        assert await run(engine, "y", op="o2") == b"y\n"
+
+
+async def test_variables_set_at_the_same_time_are_all_kept(engine: Engine) -> None:
+    sandbox = engine.sandbox("N", "box")
+    await asyncio.gather(*(sandbox.set_env({f"A{n}": str(n)}) for n in range(20)))
+    assert sandbox.record
+    assert len(sandbox.record.env) == 20
+
+
+async def test_internet_is_opened_and_closed_while_it_runs(engine: Engine, world: World) -> None:
+    sandbox = engine.sandbox("N", "box")
+    await sandbox.configure(SandboxOptions(enable_internet=False))
+    await run(engine, "x")
+    await sandbox.configure(SandboxOptions(enable_internet=True))
+    assert world.networks.internet == [False, True]
+
+
+async def test_a_silent_agent_does_not_keep_a_new_engine_from_serving(
+    opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.next()
+
+    async with opener() as engine:
+        for n in range(5):
+            await run(engine, "x", id=f"b{n}")
+    monkeypatch.setattr("atoll.engine.sandbox.ADOPT_TIMEOUT", 0.2)
+    world.runtime.scripts["hello"] = silent
+    async with asyncio.timeout(1), opener() as engine:
+        assert (await engine.info("N", "b0")).state is State.STOPPED

@@ -4,7 +4,7 @@ import pytest
 
 from atoll.engine import record as rules
 from atoll.engine.record import Record
-from atoll.errors import ValidationFailedError
+from atoll.errors import NotSupportedByRuntimeError, ValidationFailedError
 from atoll.settings import InstanceType, Settings
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxOptions, State
 
@@ -60,6 +60,18 @@ def test_options_that_cannot_work_are_refused(options: SandboxOptions) -> None:
     with pytest.raises(ValidationFailedError) as caught:
         rules.check_options(options, TYPES)
     assert caught.value.context["field"]
+
+
+def test_a_way_to_sleep_that_nothing_offers_is_refused_and_never_replaced() -> None:
+    with pytest.raises(NotSupportedByRuntimeError):
+        rules.check_options(SandboxOptions(sleep_mode="checkpoint"), TYPES)
+
+
+def test_options_that_say_the_same_change_nothing() -> None:
+    record = make_record(wanted=SandboxOptions(image="a", ttl_ms=1_000))
+    assert rules.with_options(record, SandboxOptions(image="a")) == {}
+    changes = rules.with_options(record, SandboxOptions(ttl_ms=2_000))
+    assert changes["expires_at"] == CREATED + timedelta(seconds=2)
 
 
 def test_options_that_can_work_are_taken() -> None:
