@@ -23,8 +23,8 @@ No marker is looked for in anything the text prints, and no shell is kept runnin
 * Without bash, `sh` is used (dash and busybox are known to work) and a session carries the
   current directory, exported variables and umask only; see `shell_sh`.
 
-A program that holds descriptor 973 or 974 open is none of ours; the soft limit of open files has
-to be at least 1,000 when the shell starts.
+Our own descriptors are 973 and 974 while the text runs: the soft limit of open files has to be
+1,000 at least, and a text that closes every descriptor in /proc/$$/fd ends its shell.
 """
 
 import os
@@ -144,10 +144,10 @@ def prepare(
 
     Raises:
         InvalidCommandError: the text has a NUL byte.
-        MalformedError: the state is not one that `conclude` returned.
+        InternalError: the state is not one that `conclude` returned.
     """
     text = _encode(command)
-    before = check(state) if state else empty_state(_latin(cwd))
+    before = _checked(state) if state else empty_state(_latin(cwd))
     directory = elsewhere or _unicode(before["cwd"])
     full = {**env, **(changes or {}), "PWD": directory}
     inherited = {key: value for key, value in full.items() if value is not None}
@@ -239,6 +239,13 @@ def _state_after(launch: Launch, dump: bytes) -> State | None:
     if launch.moved and state["cwd"] == _latin(launch.cwd):
         state["cwd"] = launch.before["cwd"]
     return state
+
+
+def _checked(state: State) -> State:
+    try:
+        return check(state)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise errors.InternalError(f"the session's stored state is damaged: {error}") from error
 
 
 def _traceable(text: bytes, state: State) -> bool:

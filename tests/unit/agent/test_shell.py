@@ -7,7 +7,7 @@ import pytest
 from atoll.agent import shell
 from atoll.agent.shell import Launch, State, empty_state
 from atoll.agent.shell_script import DUMP_FD, SCRIPT_FD, SINK_FD, TRACED_FD
-from atoll.errors import InvalidCommandError
+from atoll.errors import InternalError, InvalidCommandError
 
 BASH = "/bin/bash"
 
@@ -32,6 +32,14 @@ def test_neither_text_nor_state_is_an_argument() -> None:
     assert "visible" not in str(launch.argv)
     assert "hidden" not in str((launch.argv, launch.env))
     assert (set(launch.files), launch.dump_fd, launch.sink_fd) == ({SCRIPT_FD}, DUMP_FD, SINK_FD)
+
+
+@pytest.mark.parametrize("variables", [{"x;id": ("", "1")}, {"x": 1}, []])
+def test_a_damaged_state_is_a_typed_error(variables: Any) -> None:
+    state = empty_state("/tmp")
+    state["variables"] = variables
+    with pytest.raises(InternalError):
+        prepare("true", state)
 
 
 def test_names_of_our_variables_are_different_in_every_launch() -> None:
