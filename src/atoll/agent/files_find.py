@@ -21,11 +21,13 @@ from typing import Any, Final, NamedTuple
 from atoll import errors
 from atoll.agent import files_glob, files_path, files_walk
 from atoll.agent.files_request import Fields
-from atoll.agent.files_search import MAX_RESULTS, REPLY_BYTES
+from atoll.agent.files_room import Room
+from atoll.agent.files_search import MAX_RESULTS
 from atoll.agent.files_stream import Stream
 
-MAX_REGEX_FILE: Final = 64 << 20
-"""Bytes of the largest file a regular expression is tried on: it must be decoded as a whole."""
+MAX_REGEX_FILE: Final = 16 << 20
+"""Bytes of the largest file a regular expression is tried on: decoded, it may take four
+times as many of the agent's small memory."""
 
 MAX_LINE: Final = 1000
 """Characters of a matching line that are returned."""
@@ -75,8 +77,7 @@ class _Found:
     """The matches so far, up to a number and a size."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
+        self._room = Room(limit, overhead=100)
         self._matches: list[dict[str, Any]] = []
         self._truncated = False
 
@@ -84,12 +85,12 @@ class _Found:
         """Add the hits of one file; return False when there was no room for all."""
         name = ""
         for hit in hits:
-            if len(self._matches) == self._limit or self._size > REPLY_BYTES:
+            if self._room.is_full:
                 self._truncated = True
                 return False
             name = name or files_path.to_text(path)
             self._matches.append({"path": name, **hit._asdict()})
-            self._size += len(name) + len(hit.text) + 50
+            self._room.take(name, hit.text)
         return True
 
     def answer(self) -> dict[str, Any]:

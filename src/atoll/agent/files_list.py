@@ -8,14 +8,12 @@ from typing import Any, Final
 
 from atoll.agent import files_info, files_path, files_walk
 from atoll.agent.files_request import Fields
+from atoll.agent.files_room import Room
 from atoll.agent.files_stream import Stream
 
 MAX_PAGE: Final = 10_000
 
-PAGE_BYTES: Final = 4 << 20
-"""Estimated size of an answer at which a page ends early: half of the largest frame."""
-
-_ENTRY_BYTES: Final = 300
+_ENTRY_BYTES: Final = 350
 
 
 def list_files(stream: Stream, fields: Fields) -> dict[str, Any]:
@@ -45,10 +43,10 @@ def _is_visible(name: bytes, _relative: bytes, _is_directory: bool) -> bool:
 def _page(stream: Stream, items: files_walk.Items, path: bytes, limit: int) -> dict[str, Any]:
     describer = files_info.Describer()
     files: list[dict[str, Any]] = []
-    size, last = 0, b""
+    room, last = Room(limit, overhead=_ENTRY_BYTES), b""
     for item in items:
         stream.check()
-        if len(files) == limit or size > PAGE_BYTES:
+        if room.is_full:
             cursor: str | None = files_path.to_text(last)
             break
         last = item.relative
@@ -60,7 +58,9 @@ def _page(stream: Stream, items: files_walk.Items, path: bytes, limit: int) -> d
         except FileNotFoundError:
             continue
         files.append(entry)
-        size += _ENTRY_BYTES + 2 * len(whole)
+        room.take(
+            entry["name"], entry["absolutePath"], entry["relativePath"], entry["target"] or ""
+        )
     else:
         cursor = None
     return {

@@ -21,7 +21,7 @@ from atoll.wire.frames import Kind
 SNIFF: Final = 4 << 20
 """Bytes that decide whether a file is text."""
 
-MAX_UNSIZED: Final = 64 << 20
+MAX_UNSIZED: Final = 16 << 20
 """Bytes of a file of /proc or /sys, whose size is known only when it was read."""
 
 

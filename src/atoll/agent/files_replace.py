@@ -13,8 +13,8 @@ from atoll.agent.files_read import check_regular
 from atoll.agent.files_request import Fields
 from atoll.agent.files_stream import Stream
 
-MAX_FILE: Final = 64 << 20
-"""Bytes of the largest file: it is held in memory."""
+MAX_FILE: Final = 16 << 20
+"""Bytes of the largest file: it is held in the agent's small memory, several times over."""
 
 
 def replace_in_files(stream: Stream, fields: Fields) -> dict[str, Any]:

@@ -4,13 +4,10 @@ from typing import Any, Final
 
 from atoll.agent import files_glob, files_path, files_walk
 from atoll.agent.files_request import Fields
+from atoll.agent.files_room import Room
 from atoll.agent.files_stream import Stream
 
 MAX_RESULTS: Final = 100_000
-
-REPLY_BYTES: Final = 4 << 20
-"""Size of the found paths or lines at which an answer is cut: half of the largest frame, because
-JSON may write a character with six."""
 
 
 def search_files(stream: Stream, fields: Fields) -> dict[str, Any]:
@@ -21,14 +18,14 @@ def search_files(stream: Stream, fields: Fields) -> dict[str, Any]:
     path, limit = fields.path(), fields.integer("limit", 10_000, low=1, high=MAX_RESULTS)
     matches = files_glob.matcher([fields.optional_text("pattern") or "*"])
     paths: list[str] = []
-    size = 0
+    room = Room(limit, overhead=1)
     with files_path.blame(path), files_walk.opened(path) as top:
         for item in files_walk.walk(top):
             stream.check()
             if not matches(item.relative):
                 continue
-            if len(paths) == limit or size > REPLY_BYTES:
+            if room.is_full:
                 return {"paths": paths, "truncated": True}
             paths.append(files_path.to_text(files_path.join(path, item.relative)))
-            size += len(paths[-1])
+            room.take(paths[-1])
     return {"paths": paths, "truncated": False}

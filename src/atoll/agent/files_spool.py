@@ -265,6 +265,12 @@ def _open_elsewhere() -> int:
     for directory in _ELSEWHERE:
         with suppress(OSError):
             return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        name = os.path.join(directory, temporary_name())
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        with suppress(OSError):
+            fd = os.open(name, flags, 0o600)
+            os.unlink(name)
+            return fd
     return os.memfd_create("spool")
 
 

@@ -139,19 +139,24 @@ def _names(level: _Level, accept: Accept | None) -> Iterator[tuple[bytes, bool]]
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    with suppress(OSError):
+    try:
         return entry.is_dir(follow_symlinks=False)
-    return False
+    except OSError:
+        return False
 
 
 def _smallest(names: Iterator[tuple[bytes, bool]], size: int) -> list[tuple[bytes, bool]]:
     """Return the *size* smallest, sorted, holding at most twice as many."""
     kept: list[tuple[bytes, bool]] = []
+    bound: tuple[bytes, bool] | None = None
     for name in names:
+        if bound is not None and name > bound:
+            continue
         kept.append(name)
         if len(kept) >= 2 * size:
             kept.sort()
             del kept[size:]
+            bound = kept[-1]
     kept.sort()
     return kept[:size]
 

@@ -92,12 +92,12 @@ def test_twenty_thousand_entries_page_completely(tmp_path: Path) -> None:
     assert _pages(tmp_path, limit=7_000) == [f"{number:05}" for number in range(20_000)]
 
 
-def test_answers_stay_below_the_largest_frame(tmp_path: Path) -> None:
-    deep = tmp_path / ("d" * 250) / ("e" * 250) / ("f" * 250)
+def test_a_page_ends_before_the_answer_is_over_the_largest_frame(tmp_path: Path) -> None:
+    deep = tmp_path / ("\1" * 250) / ("\2" * 250) / ("\3" * 250)
     deep.mkdir(parents=True)
-    for number in range(4_000):
-        os.mknod(deep / f"{'ü' * 100}{number}")
-    assert len(_pages(deep, limit=10_000)) == 4_000
+    for number in range(1_000):
+        os.mknod(deep / ("\4" * 100 + str(number)))
+    assert len(_pages(deep, limit=10_000)) == 1_000
     assert _list(deep, limit=10_000).cursor is not None
 
 
