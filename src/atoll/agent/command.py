@@ -111,6 +111,7 @@ class Command:
         if self._terminal:
             terminal.give(self._stub.theirs[0], user.uid, user.gid)
         self._oom.mark()
+        self._began = time.monotonic()
         self._loop.watch(self._stub.sock.fileno(), READ, lambda _: self._on_stub())
         self._stub.run(plan.message(user, tty=self._terminal is not None), plan.files)
         plan.close()
@@ -132,7 +133,6 @@ class Command:
 
     def _started(self) -> None:
         self._running = True
-        self._began = time.monotonic()
         self._on_started(self._stub.pid)
         self._pump.add(self._stub.stdout, Kind.STDOUT)
         if not self._terminal:
@@ -181,6 +181,11 @@ class Command:
     def pause(self, paused: bool) -> None:
         """Stop or go on reading the output."""
         self._pump.pause(paused)
+
+    def fail(self, error: errors.SandboxError) -> None:
+        """Report *error* if the command has not begun; a running one is not harmed."""
+        if not self._running:
+            self._settle_with(error)
 
     def end(self, reason: str, grace: float, number: int = TERM) -> None:
         """End the whole tree: signal *number*, *grace* seconds, KILL."""

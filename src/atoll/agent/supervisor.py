@@ -77,7 +77,10 @@ class Supervisor:
     # The router
 
     def _on_message(self, _: int) -> None:
-        message = channel.receive(self._sock)
+        try:
+            message = channel.receive(self._sock)
+        except OSError:
+            message = None
         if message is None:
             self._on_router_gone()
             return
@@ -88,7 +91,11 @@ class Supervisor:
             "control": self._on_control,
             "end": self._on_end,
         }
-        handlers[message.body["do"]](message)
+        try:
+            handlers[message.body["do"]](message)
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            sys.excepthook(*sys.exc_info())
+            self._command.fail(errors.InternalError(f"the command could not be handled: {error}"))
 
     def _on_run(self, message: channel.Message) -> None:
         self._header = message.body["header"]

@@ -22,6 +22,16 @@ class Worker:
         self.pid, self._sock = pid, sock
         self.operation: Operation | None = None
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended, noticed or not."""
+        try:
+            return not self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def tell(self, body: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send a message without waiting.
 
@@ -78,8 +88,9 @@ class Workers:
 
     def take(self, operation: Operation) -> Worker:
         """Return the supervisor that is ready (or a new one) for *operation*."""
-        worker = self._ready or self._fork()
-        self._ready = None
+        worker, self._ready = self._ready, None
+        if worker is None or worker.gone:
+            worker = self._fork()
         worker.operation, operation.supervisor = operation, worker
         return worker
 

@@ -206,3 +206,31 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """End the agent and everything it started."""
     process.send_signal(signal.SIGKILL)
     process.wait()
+
+
+def output(found: list[Frame]) -> bytes:
+    return b"".join(
+        frames.decode_output(frame.payload).data
+        for frame in found
+        if frame.kind in {Kind.STDOUT, Kind.STDERR}
+    )
+
+
+def attach(agent: Client, id: str, from_offset: int = 0) -> Connection:
+    connection = agent.connect()
+    connection.header(op="attach", id=id, from_offset=from_offset)
+    return connection
+
+
+def control(agent: Client, id: str, *messages: tuple[int, bytes]) -> dict[str, object]:
+    with agent.connect() as connection:
+        connection.header(op="control", id=id)
+        for kind, payload in messages:
+            connection.send(kind, payload)
+        connection.send(Kind.END)
+        reply: dict[str, object] = json.loads(connection.until(Kind.REPLY).payload)
+        return reply
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

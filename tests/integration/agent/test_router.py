@@ -1,9 +1,7 @@
 """What the router answers, refuses and survives."""
 
-import json
 import os
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -107,12 +105,6 @@ def test_finished_work_leaves_no_descriptor_and_no_process(agent: Client) -> Non
     eventually(lambda: count() <= before)
 
 
-def test_many_commands_at_once_all_succeed(agent: Client) -> None:
-    """Semantics "Commands" 9: 50 in parallel."""
-    connections = [agent.start(f"sleep 0.2; echo {n}") for n in range(50)]
-    assert [int(connection.result().stdout) for connection in connections] == list(range(50))
-
-
 def test_signals_root_inside_can_send_end_nothing(fresh: Client) -> None:
     fresh.call("hello")  # it has started
     kept = {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
@@ -148,28 +140,3 @@ def test_commands_end_with_the_agent(fresh: Client) -> None:
         pid = int(connection.until(Kind.STDOUT).payload[16:])
         os.kill(fresh.pid, signal.SIGKILL)
         eventually(lambda: not alive(pid))
-
-
-def test_operations_are_listed(agent: Client) -> None:
-    for n in range(30):
-        agent.exec(["true"], id=f"listed-{n}")
-    listed = {entry["id"]: entry for entry in agent.call("operations")["operations"]}
-    assert {f"listed-{n}" for n in range(30)} <= set(listed)
-    assert not listed["listed-0"]["running"]
-
-
-def test_an_early_hang_up_leaves_the_command_to_its_operation(agent: Client) -> None:
-    """The HEADER is enough: the engine may die right after it."""
-    connection = agent.start("echo done", id="orphan")
-    connection.sock.shutdown(socket.SHUT_RDWR)
-    connection.sock.close()
-
-    def ended() -> bool:
-        listed = agent.call("operations")["operations"]
-        return any(entry["id"] == "orphan" and not entry["running"] for entry in listed)
-
-    eventually(ended)
-    with agent.connect() as attached:
-        attached.header(op="attach", id="orphan")
-        found = list(attached)
-    assert json.loads(found[-1].payload)["exit_code"] == 0

@@ -8,7 +8,7 @@ import pytest
 
 from atoll import errors
 from atoll.wire.frames import Kind
-from integration.agent.client import Client, alive, eventually
+from integration.agent.client import Client, alive
 
 
 def run(agent: Client, command: str | list[str], session: str = "default", **fields: Any) -> str:
@@ -194,16 +194,3 @@ def test_sessions_survive_an_export_and_import(agent: Client) -> None:
     after = agent.call("session.list")["sessions"]
     assert sorted(map(str, before)) == sorted(map(str, after))
     assert run(agent, "echo $PWD $v ${#big} $E $S", "traveller") == "/usr kept 200000 1 2\n"
-
-
-def test_a_file_operation_starts_at_the_sessions_directory(agent: Client) -> None:
-    agent.call("session.create", id="files", cwd="/usr")
-    run(agent, "cd /usr/bin", "files")
-    reply = agent.call("fs.stat", path="env", session="files")
-    assert reply["absolutePath"] == "/usr/bin/env"
-
-
-def test_a_file_operation_is_a_typed_error_when_it_fails(agent: Client) -> None:
-    with pytest.raises(errors.FileNotFoundError):
-        agent.call("fs.stat", path="/no/such")
-    eventually(lambda: agent.call("hello")["protocol"] == 1)

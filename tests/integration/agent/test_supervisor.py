@@ -1,7 +1,5 @@
-"""Connections of a command: attach, drop, control, terminals, logs, queues."""
+"""Connections of a command that break, and frames that make no sense."""
 
-import json
-import os
 import time
 
 import pytest
