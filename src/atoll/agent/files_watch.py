@@ -133,15 +133,16 @@ class Watcher:
     def _drain(self) -> None:
         while self._stopped is None and (events := self.queue.read()):
             for event in events:
+                if event.mask & files_inotify.OVERFLOW:
+                    self._start_again()
+                    break  # the rest speaks of watches that are no more
                 self._handle(event)
             self._stream.check()
         self._announced.clear()
         self._last = None
 
     def _handle(self, event: Event) -> None:
-        if event.mask & files_inotify.OVERFLOW:
-            self._start_again()
-        elif event.mask & files_inotify.IGNORED:
+        if event.mask & files_inotify.IGNORED:
             self._tree.discard(event.watch)
         elif event.watch in self._tree:
             if event.name:
