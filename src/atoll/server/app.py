@@ -18,13 +18,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from atoll.engine import ids
 from atoll.engine.engine import Engine
 from atoll.engine.link import LinkError
 from atoll.errors import InternalError, RouteNotFoundError, SandboxError
 from atoll.server import answer, auth, shapes
 from atoll.server.auth import Auth
 from atoll.server.handlers import BODILESS, HANDLERS, Handler
-from atoll.wire.ops import Op
+from atoll.server.replays import Replays
+from atoll.wire.ops import Kind, Op
 
 log = structlog.get_logger(__name__)
 
@@ -34,16 +36,17 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _IN_QUERY = frozenset({"GET", "DELETE"})
 
 
-def application(engine: Engine, keys: Auth, *, unix: bool) -> ASGIApp:
+def application(engine: Engine, keys: Auth, replays: Replays, *, unix: bool) -> ASGIApp:
     """Return the application of one listener.
 
     Args:
         keys: who may call.
+        replays: answers by idempotency key, shared by all listeners.
         unix: whether the listener is the unix socket.
     """
     resources: dict[str, _Resource] = defaultdict(_Resource)
     for op, handler in HANDLERS.items():
-        resources[op.path].methods[op.method] = _endpoint(engine, op, handler)
+        resources[op.path].methods[op.method] = _endpoint(engine, op, handler, replays)
     resources["/health"].methods["GET"] = _health
     routes = [Route(path, resource) for path, resource in resources.items()]
     # The bare router: the application class would answer faults itself, before they get here.
@@ -65,10 +68,21 @@ class _Resource:
         await response(scope, receive, send)
 
 
-def _endpoint(engine: Engine, op: Op[Any, Any], handler: Handler) -> Endpoint:
+def _endpoint(engine: Engine, op: Op[Any, Any], handler: Handler, replays: Replays) -> Endpoint:
     async def endpoint(request: Request) -> ASGIApp:
-        auth.check(request.scope["caller"], op.scope, request.path_params.get("namespace"))
-        result = await handler(engine, request, await _body(engine, op, request))
+        caller = request.scope["caller"]
+        auth.check(caller, op.scope, request.path_params.get("namespace"))
+        wanted = await _body(engine, op, request)
+        key = request.headers.get("idempotency-key")
+        if key and op.mutates and op.kind is Kind.UNARY:
+            fingerprint = (op.name, request.url.path, msgspec.json.encode(wanted))
+            result = await replays.once(
+                (caller, ids.check_operation_id(key)),
+                fingerprint,
+                lambda: handler(engine, request, wanted),
+            )
+        else:
+            result = await handler(engine, request, wanted)
         if isinstance(result, msgspec.Struct):
             return Response(msgspec.json.encode(result), media_type="application/json")
         return cast("ASGIApp", result)

@@ -4,7 +4,7 @@ A handler takes the engine, the request and the decoded body. It returns a resul
 ASGI application where the answer is a stream.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from atoll.wire.base import Done, Empty
 from atoll.wire.frames import Kind
 from atoll.wire.ops import Op
 
-Handler = Callable[[Engine, Request, Any], Awaitable[Any]]
+Handler = Callable[[Engine, Request, Any], Coroutine[Any, Any, Any]]
 
 
 def _object(engine: Engine, request: Request) -> Sandbox:

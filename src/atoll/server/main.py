@@ -29,6 +29,7 @@ from atoll.server import shapes, sockets
 from atoll.server.app import application
 from atoll.server.auth import Auth, keys_of
 from atoll.server.lease import Leases
+from atoll.server.replays import Replays
 from atoll.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -60,6 +61,7 @@ class Served:
     def __init__(self, engine: Engine, stack: AsyncExitStack) -> None:
         self._engine = engine
         self._stack = stack
+        self._replays = Replays()
         self._servers: list[_Uvicorn] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.stopping = asyncio.Event()
@@ -104,7 +106,7 @@ class Served:
 
     def _serve(self, listener: socket.socket, auth: Auth, *, local: bool) -> None:
         config = uvicorn.Config(
-            application(self._engine, auth, unix=local),
+            application(self._engine, auth, self._replays, unix=local),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -6,6 +6,7 @@ from atoll.engine.engine import Engine
 from atoll.errors import ContainerUnavailableError, MaxInstancesExceededError
 from atoll.server.app import application
 from atoll.server.auth import Auth, Caller, hashed
+from atoll.server.replays import Replays
 from atoll.wire.ops import Scope
 from integration.engine.scripted import World
 from integration.server.conftest import BOX
@@ -130,7 +131,7 @@ async def test_a_failed_start_says_which_step(client: httpx2.AsyncClient, world:
 
 async def test_keys_guard_every_route_but_health(engine: Engine) -> None:
     keys = Auth({hashed("k"): Caller(Scope.READ, "N")})
-    transport = httpx2.ASGITransport(application(engine, keys, unix=False))
+    transport = httpx2.ASGITransport(application(engine, keys, Replays(), unix=False))
     async with httpx2.AsyncClient(transport=transport, base_url="http://far.example") as client:
         assert (await client.get("/health")).status_code == 200
         assert await error(await client.get(BOX)) == (401, "UNAUTHORIZED")
@@ -140,3 +141,15 @@ async def test_keys_guard_every_route_but_health(engine: Engine) -> None:
         other = "/v2/namespaces/M/sandboxes/box"
         assert await error(await client.get(other)) == (404, "SANDBOX_NOT_FOUND")
         assert await error(await client.put(other, json={})) == (404, "SANDBOX_NOT_FOUND")
+
+
+async def test_a_call_that_is_sent_again_changes_nothing(
+    client: httpx2.AsyncClient, world: World
+) -> None:
+    key = {"idempotency-key": "k1"}
+    assert (await client.post(BOX + "/start", headers=key)).json()["generation"] == 1
+    assert (await client.delete(BOX, headers={"idempotency-key": "k2"})).is_success
+    again = await client.post(BOX + "/start", headers=key)
+    assert (again.json()["generation"], world.runtime.starts) == (1, 1)
+    other = await client.post(BOX + "/stop", headers=key)
+    assert await error(other) == (409, "IDEMPOTENCY_CONFLICT")
