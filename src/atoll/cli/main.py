@@ -67,6 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except SandboxError as error:
             report(error, as_json=_wants_json(given))
             code = exit_codes.exit_code(error)
+        except OSError as error:  # of a file of this host that the caller named
+            print(f"atoll: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+            code = exit_codes.NO_INPUT
     sys.exit(code)
 
 

@@ -1,7 +1,6 @@
 """``atoll run``: one sandbox, one command. Output comes live, the exit code is the command's."""
 
 import asyncio
-import os
 import secrets
 import sys
 from contextlib import AsyncExitStack
@@ -84,7 +83,7 @@ async def _run(
 
 async def follow(sandbox: Any, command: list[str], *, tty: bool, **how: Any) -> int:
     """Run a command with our own standard streams and return its exit code."""
-    size = os.get_terminal_size(1) if tty else os.terminal_size((80, 24))
+    size = standard_streams.terminal_size()
     process = await sandbox.spawn(command, pty=tty, cols=size.columns, rows=size.lines, **how)
     async with process, asyncio.TaskGroup() as group:
         with standard_streams.raw_terminal(tty, process.resize, group):

@@ -38,24 +38,37 @@ async def _pieces(source: int) -> AsyncIterator[bytes]:
     A thread that waits for a terminal would hold up our own end, so the event loop waits; it
     cannot for regular files, which never make anybody wait.
     """
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    while True:
+        with suppress(PermissionError):
+            await _readable(source)
+        if not (chunk := os.read(source, CHUNK)):
+            return
+        yield chunk
+
+
+async def _readable(source: int) -> None:
+    """Wait until a read would not block; once, so that no earlier event can be taken for it."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(source, _set, ready)
     try:
-        loop.add_reader(source, ready.set)
-    except PermissionError:
-        while chunk := os.read(source, CHUNK):
-            yield chunk
-        return
-    except OSError:  # closed
-        return
-    try:
-        while True:
-            await ready.wait()
-            ready.clear()
-            if not (chunk := os.read(source, CHUNK)):
-                return
-            yield chunk
+        await ready
     finally:
         loop.remove_reader(source)
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def terminal_size() -> os.terminal_size:
+    """Return the size of our terminal, 80 by 24 where there is none or it does not know."""
+    with suppress(OSError):
+        size = os.get_terminal_size(0)
+        if size.columns and size.lines:
+            return size
+    return os.terminal_size((80, 24))
 
 
 @contextmanager
@@ -70,7 +83,7 @@ def raw_terminal(
     import tty
 
     async def follow() -> None:
-        size = os.get_terminal_size(0)
+        size = terminal_size()
         with suppress(SandboxError):
             await resize(size.columns, size.lines)
 

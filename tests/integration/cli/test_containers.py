@@ -1,0 +1,32 @@
+"""``atoll containers``: look, run, remove."""
+
+import json
+
+from integration.cli.conftest import Atoll
+
+
+def test_a_sandbox_is_listed_shown_used_and_removed(command: Atoll) -> None:
+    done = command("containers", "exec", "box", "--", "sh", "-c", "cat; exit 5", stdin=b"in")
+    assert (done.returncode, done.stdout) == (5, b"in")
+    assert b"box" in command("containers", "list").stdout
+    told = json.loads(command("containers", "info", "box", "--json").stdout)
+    assert (told["id"], told["isolation"]) == ("box", "fake")
+    assert b"generation" in command("containers", "info", "box").stdout
+    removed = command("containers", "delete", "box", "--json")
+    assert json.loads(removed.stdout) == {"deleted": ["box"]}
+    assert b"box" not in command("containers", "list").stdout
+
+
+def test_filters_are_passed_on(command: Atoll) -> None:
+    command("containers", "exec", "filtered", "--", "true")
+    assert b"filtered" in command("containers", "list", "--state", "running").stdout
+    assert b"filtered" not in command("containers", "list", "--state", "frozen").stdout
+    assert b"filtered" not in command("containers", "list", "--label", "a=b").stdout
+    assert command("containers", "list", "--state", "nonsense").returncode == 64
+    command("containers", "delete", "filtered")
+
+
+def test_what_is_not_there_is_an_error(command: Atoll) -> None:
+    done = command("containers", "info", "never-made")
+    assert done.returncode == 66
+    assert b"never-made" in done.stderr
