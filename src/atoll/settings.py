@@ -166,6 +166,22 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between two comparisons of the store with what really runs."""
 
 
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Background processes and their logs."""
+
+    log_mib: int = 64
+    """MiB of output kept of one process; the oldest goes first."""
+
+    logs_mib: int = 256
+    """MiB of output kept of all processes of one sandbox: finished ones give way first."""
+
+    keep_finished: float = 3_600.0
+    """Seconds a finished process with `auto_cleanup` is kept with its log."""
+
+    keep_count: int = 1_000
+    """Finished processes with `auto_cleanup` that one sandbox keeps at most."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All groups."""
 
@@ -175,4 +191,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     network: NetworkSettings = NetworkSettings()
     images: ImageSettings = ImageSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
+    processes: ProcessSettings = ProcessSettings()
     instance_types: dict[str, InstanceType] = msgspec.field(default_factory=INSTANCE_TYPES.copy)

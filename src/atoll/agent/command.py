@@ -275,6 +275,7 @@ class Command:
             "timed_out": self._ending.reason == "timeout",
             "cancelled": self._ending.reason not in {None, "timeout"},
             "oom_killed": code == 128 + signal.SIGKILL and self._oom.grown,
+            "reason": self._ending.reason,
             "session_ended": False,
             "state_saved": True,
             "stdout_bytes": self._output.totals[Kind.STDOUT],

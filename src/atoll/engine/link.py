@@ -12,7 +12,7 @@ agent that refuses an upload says why in just such a moment.
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -58,6 +58,7 @@ class Exit(msgspec.Struct):
     signal: str | None = None
     timed_out: bool = False
     cancelled: bool = False
+    reason: str | None = None
     oom_killed: bool = False
     session_ended: bool = False
     state_saved: bool = True
@@ -95,15 +96,17 @@ class Link:
         self._received: Iterator[Frame] = iter(())
 
     @classmethod
-    async def open(cls, connection: socket.socket, header: Mapping[str, Any]) -> Self:
-        """Take over a connected, non-blocking socket and send the header.
+    async def open(
+        cls, connection: socket.socket, header: Mapping[str, Any], fds: Sequence[int] = ()
+    ) -> Self:
+        """Take over a connected, non-blocking socket; send the header and duplicates of *fds*.
 
         Raises:
             LinkError: the agent hung up.
         """
         link = cls(connection)
         try:
-            await link.send(Kind.HEADER, json.dumps(header).encode())
+            await link.send_header(json.dumps(header).encode(), fds)
         except BaseException:
             link.close()
             raise
@@ -127,6 +130,15 @@ class Link:
         """
         try:
             await self._loop.sock_sendall(self._socket, frames.encode(kind, payload))
+        except OSError as error:
+            raise LinkError(f"the agent hung up ({error})") from error
+
+    async def send_header(self, payload: bytes, fds: Sequence[int]) -> None:
+        """Send the HEADER, with *fds* beside its first bytes; raise as `send`."""
+        frame = frames.encode(Kind.HEADER, payload)
+        try:
+            sent = socket.send_fds(self._socket, [frame], list(fds)) if fds else 0
+            await self._loop.sock_sendall(self._socket, frame[sent:])
         except OSError as error:
             raise LinkError(f"the agent hung up ({error})") from error
 
@@ -244,8 +256,8 @@ class Endpoint(NamedTuple):
     host_ref: str
     generation: int
 
-    async def open(self, header: Mapping[str, Any]) -> Link:
-        """Start an operation.
+    async def open(self, header: Mapping[str, Any], fds: Sequence[int] = ()) -> Link:
+        """Start an operation; *fds* are handed to the agent with its header.
 
         Raises:
             LinkError: nobody listens there any more.
@@ -254,7 +266,7 @@ class Endpoint(NamedTuple):
             connection = await self.runtime.dial(self.run_dir, self.host_ref)
         except OSError as error:
             raise LinkError(f"the agent cannot be reached ({error})") from error
-        return await Link.open(connection, header)
+        return await Link.open(connection, header, fds)
 
     async def call(self, header: Mapping[str, Any], timeout: float | None = SILENCE) -> bytes:
         """Run a unary operation and return the JSON of its reply; raise as `Link.reply`."""

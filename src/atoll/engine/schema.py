@@ -27,6 +27,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
             hash TEXT PRIMARY KEY, name TEXT NOT NULL, namespace TEXT, scope TEXT NOT NULL,
             created_at REAL NOT NULL) WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE processes (
+            uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, sandbox TEXT NOT NULL,
+            id TEXT NOT NULL, layer_id TEXT NOT NULL, key TEXT, live INTEGER NOT NULL,
+            body BLOB NOT NULL) WITHOUT ROWID""",
+        "CREATE UNIQUE INDEX processes_id ON processes (namespace, sandbox, id)",
+        "CREATE INDEX processes_key ON processes (key) WHERE key IS NOT NULL",
+    ),
 )
 
 

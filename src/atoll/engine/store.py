@@ -81,7 +81,7 @@ class Store:
 
     async def get(self, namespace: str, id: str) -> Record | None:
         """See `Directory.get`."""
-        rows = await self._read(
+        rows = await self.read(
             "SELECT body, version FROM sandboxes WHERE namespace = ? AND id = ?", (namespace, id)
         )
         return _record(rows[0]) if rows else None
@@ -100,7 +100,7 @@ class Store:
             except sqlite3.IntegrityError as error:
                 raise ConflictError(f"{record.key} exists") from error
 
-        await self._write(insert)
+        await self.write(insert)
         self._publish(stored)
         return stored
 
@@ -117,7 +117,7 @@ class Store:
             if changed.rowcount != 1:
                 raise ConflictError(f"{record.key} is no longer at version {record.version}")
 
-        await self._write(replace)
+        await self.write(replace)
         self._publish(stored)
         return stored
 
@@ -134,7 +134,7 @@ class Store:
         found: Records = []
         after = cursor or ""
         while True:
-            batch = await self._read(
+            batch = await self.read(
                 "SELECT body, version FROM sandboxes WHERE namespace = ? AND id > ?"
                 " AND (state = ? OR (? IS NULL AND state != 'destroyed')) ORDER BY id LIMIT ?",
                 (namespace, after, state, state, _SCAN if labels else limit + 1),
@@ -150,14 +150,14 @@ class Store:
 
     async def owners(self) -> Records:
         """Return every record with a host_ref: what a restart must look after."""
-        rows = await self._read(
+        rows = await self.read(
             "SELECT body, version FROM sandboxes WHERE host_ref IS NOT NULL", ()
         )
         return [_record(row) for row in rows]
 
     async def expired(self, at: float) -> Sequence[tuple[str, str]]:
         """Return the keys whose `ttl` is over at unix time *at*."""
-        rows = await self._read(
+        rows = await self.read(
             "SELECT namespace, id FROM sandboxes WHERE expires_at <= ?"
             " AND state != 'destroyed'", (at,)
         )  # fmt: skip
@@ -165,7 +165,7 @@ class Store:
 
     async def layers(self) -> set[str]:
         """Return the layers that belong to a sandbox."""
-        rows = await self._read("SELECT layer_id FROM sandboxes WHERE state != 'destroyed'", ())
+        rows = await self.read("SELECT layer_id FROM sandboxes WHERE state != 'destroyed'", ())
         return {row[0] for row in rows}
 
     async def meta(self, name: str, default: str) -> str:
@@ -176,39 +176,39 @@ class Store:
             row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
             return str(row[0])
 
-        return await self._write(get_or_set)
+        return await self.write(get_or_set)
 
     async def namespaces(self) -> dict[str, NamespaceConfig]:
         """Return the configuration of every namespace that has one."""
-        rows = await self._read("SELECT name, body FROM namespaces", ())
+        rows = await self.read("SELECT name, body FROM namespaces", ())
         return {name: msgspec.json.decode(body, type=NamespaceConfig) for name, body in rows}
 
     async def configure_namespace(self, name: str, config: NamespaceConfig) -> None:
         """Store the configuration of a namespace."""
-        await self._execute(
+        await self.execute(
             "INSERT OR REPLACE INTO namespaces VALUES (?, ?)", (name, msgspec.json.encode(config))
         )
 
     async def save_sessions(self, namespace: str, id: str, body: bytes) -> None:
         """Keep the exported shell sessions of a sandbox that is going to sleep."""
-        await self._execute(
+        await self.execute(
             "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (namespace, id, body)
         )
 
     async def sessions(self, namespace: str, id: str) -> bytes | None:
         """Return what `save_sessions` kept, or None."""
-        rows = await self._read(
+        rows = await self.read(
             "SELECT body FROM sessions WHERE namespace = ? AND id = ?", (namespace, id)
         )
         return bytes(rows[0][0]) if rows else None
 
     async def delete_sessions(self, namespace: str, id: str) -> None:
         """Forget what `save_sessions` kept."""
-        await self._execute("DELETE FROM sessions WHERE namespace = ? AND id = ?", (namespace, id))
+        await self.execute("DELETE FROM sessions WHERE namespace = ? AND id = ?", (namespace, id))
 
     async def keys(self) -> Sequence[tuple[str, str, str | None, str]]:
         """Return hash, name, namespace and scope of every API key."""
-        rows = await self._read("SELECT hash, name, namespace, scope FROM keys", ())
+        rows = await self.read("SELECT hash, name, namespace, scope FROM keys", ())
         return cast("Sequence[tuple[str, str, str | None, str]]", rows)
 
     async def watch(self) -> AsyncIterator[Record]:
@@ -225,16 +225,19 @@ class Store:
         for watcher in self._watchers:
             watcher.put_nowait(record)
 
-    async def _execute(self, sql: str, values: Sequence[Any]) -> None:
-        await self._write(lambda connection: connection.execute(sql, values))
+    async def execute(self, sql: str, values: Sequence[Any]) -> None:
+        """Run one statement that writes; it is durable afterwards."""
+        await self.write(lambda connection: connection.execute(sql, values))
 
-    async def _read(self, sql: str, values: Sequence[Any]) -> Rows:
+    async def read(self, sql: str, values: Sequence[Any]) -> Rows:
+        """Return the rows of a query."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._reads, lambda: self._reader.execute(sql, values).fetchall()
         )
 
-    async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """Run *job* in a savepoint of the next commit; return its result when it is durable."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._jobs.put((job, done, loop))

@@ -193,6 +193,13 @@ def user_namespace(uid_map: str, gid_map: str) -> int:
         os.waitpid(pid, _WAIT_ANY_CLONE)
 
 
+def punch_hole(fd: int, offset: int, length: int) -> None:
+    """Give back the space of a part of a file, which reads as zeros afterwards: kernel 2.6.38."""
+    keep_size_and_punch = 0x01 | 0x02
+    area = ctypes.c_int64(offset), ctypes.c_int64(length)
+    _check(_libc.fallocate(fd, keep_size_and_punch, *area), "fallocate")
+
+
 def pidfd_getfd(pidfd: int, fd: int) -> int:
     """Return a copy of descriptor *fd* of another process: kernel 5.6."""
     return _syscall(_SYS_PIDFD_GETFD, pidfd, fd, 0, about="pidfd_getfd")

@@ -94,6 +94,7 @@ class _ExitRecord(msgspec.Struct):
     signal: str | None = None
     timed_out: bool = False
     cancelled: bool = False
+    reason: str | None = None
     oom_killed: bool = False
     session_ended: bool = False
     state_saved: bool = True

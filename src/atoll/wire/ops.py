@@ -211,6 +211,33 @@ GET_SESSION = Op(
 DELETE_SESSION = Op("delete_session", "DELETE", SESSIONS + "/{session}", Empty, Done)
 SET_ENV = Op("set_env_vars", "POST", SANDBOX + "/env", process.EnvRequest, Done)
 
+PROCESSES = SANDBOX + "/processes"
+PROCESS = PROCESSES + "/{process}"
+START_PROCESS = Op(
+    "start_process", "POST", PROCESSES, process.StartProcessRequest, process.ProcessInfo
+)
+LIST_PROCESSES = Op("list_processes", "GET", PROCESSES, Empty, process.ProcessList, scope=_READ)
+KILL_ALL_PROCESSES = Op("kill_all_processes", "DELETE", PROCESSES, process.KillAll, process.Count)
+CLEANUP_PROCESSES = Op(
+    "cleanup_completed_processes", "POST", PROCESSES + "/cleanup", Empty, process.Count
+)
+GET_PROCESS = Op(
+    "get_process", "GET", PROCESS, process.ProcessQuery, process.ProcessInfo, scope=_READ
+)
+KILL_PROCESS = Op("kill_process", "DELETE", PROCESS, process.KillProcess, process.ProcessInfo)
+PROCESS_LOGS = Op(
+    "get_process_logs", "GET", PROCESS + "/logs", process.LogsRequest, process.ProcessLogs,
+    scope=_READ,
+)  # fmt: skip
+STREAM_PROCESS_LOGS = Op(
+    "stream_process_logs", "GET", PROCESS + "/logs/stream", process.LogsQuery,
+    process.ProcessLogs, kind=Kind.STREAM, scope=_READ,
+)  # fmt: skip
+WAIT_FOR_PORT = Op(
+    "wait_for_port", "POST", PROCESS + "/port", process.WaitForPort, process.PortAnswer,
+    scope=_READ,
+)  # fmt: skip
+
 
 class BuildImage(Request, frozen=True, kw_only=True):
     """Build the Dockerfile of an uploaded context (the body is a tar archive)."""

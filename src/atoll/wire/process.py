@@ -100,12 +100,18 @@ class ExecResult(Result, frozen=True, kw_only=True):
             "oomKilled": self.oom_killed,
             "stateSaved": self.state_saved,
         }
-        for name, data in (("stdout", self.stdout_bytes), ("stderr", self.stderr_bytes)):
-            try:
-                data.decode()
-            except UnicodeDecodeError:
-                wire[f"{name}Base64"] = base64.b64encode(data).decode()
-        return wire
+        return wire | _exact(stdout=self.stdout_bytes, stderr=self.stderr_bytes)
+
+
+def _exact(**streams: bytes) -> dict[str, str]:
+    """Return ``nameBase64`` for every stream that is not valid UTF-8."""
+    found = {}
+    for name, data in streams.items():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            found[f"{name}Base64"] = base64.b64encode(data).decode()
+    return found
 
 
 class Started(Result, frozen=True, kw_only=True, tag="started"):
@@ -141,6 +147,7 @@ class Exited(Result, frozen=True, kw_only=True, tag="exited"):
     signal: str | None = None
     timed_out: bool = False
     cancelled: bool = False
+    reason: str | None = None
     oom_killed: bool = False
     session_ended: bool = False
     state_saved: bool = True
@@ -213,10 +220,22 @@ class StartProcessRequest(Request, frozen=True, kw_only=True):
     keep_awake: bool = False
 
 
+FINISHED = frozenset(
+    {ProcessStatus.COMPLETED, ProcessStatus.FAILED, ProcessStatus.KILLED, ProcessStatus.ERROR}
+)
+"""Statuses that are never left again."""
+
+
 class ProcessInfo(Result, frozen=True, kw_only=True):
-    """A background process."""
+    """A background process.
+
+    `exit_code` and `signal` come from wait status; both are None where the outcome is not known.
+    `reason` tells what ended it when that was not the process itself: kill, timeout, sleep,
+    session, oom, or why the outcome is not known.
+    """
 
     id: str
+    handle: str = ""  # of this one start: the id may name another process later
     pid: int | None
     command: str | list[str]
     status: ProcessStatus
@@ -233,6 +252,93 @@ class ProcessList(Result, frozen=True, kw_only=True):
     """All background processes of a sandbox."""
 
     processes: list[ProcessInfo]
+
+
+class ProcessQuery(Request, frozen=True, kw_only=True):
+    """Which process of an id is meant, and how long to wait for its end."""
+
+    handle: str | None = None  # None: the one the id names now
+    wait_ms: int = msgspec.field(default=0, name="wait")
+
+
+class KillProcess(Request, frozen=True, kw_only=True):
+    """End the whole tree: the signal, 5 s, KILL."""
+
+    signal: str = "SIGTERM"
+    handle: str | None = None
+
+
+class KillAll(Request, frozen=True, kw_only=True):
+    """End all processes of the sandbox."""
+
+    signal: str = "SIGTERM"
+
+
+class LogsQuery(Request, frozen=True, kw_only=True):
+    """Which part of a log. Without `follow` the stream ends with what there is now.
+
+    A stream that ends before the process has END as its last frame; `limit` is the time after
+    which it does.
+    """
+
+    from_offset: int = 0
+    follow: bool = True
+    limit_ms: int | None = msgspec.field(default=None, name="limit")
+    handle: str | None = None
+
+
+class LogsRequest(Request, frozen=True, kw_only=True):
+    """Whose log."""
+
+    handle: str | None = None
+
+
+class ProcessLogs(Result, frozen=True, kw_only=True):
+    """The output of a process that is still kept; `truncated` when there was more."""
+
+    process_id: str
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
+    truncated: bool = False
+
+    @property
+    def stdout(self) -> str:
+        """Standard output as text; bytes that do not decode are replaced."""
+        return as_text(self.stdout_bytes, "utf-8")
+
+    @property
+    def stderr(self) -> str:
+        """Standard error as text; bytes that do not decode are replaced."""
+        return as_text(self.stderr_bytes, "utf-8")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the wire form, with ``…Base64`` beside text that is lossy."""
+        wire: dict[str, Any] = {
+            "processId": self.process_id,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "truncated": self.truncated,
+        }
+        return wire | _exact(stdout=self.stdout_bytes, stderr=self.stderr_bytes)
+
+
+class WaitForPort(Request, frozen=True, kw_only=True):
+    """Wait until something answers on a port of 127.0.0.1 or ::1 inside the sandbox."""
+
+    port: int
+    mode: str = "http"  # or tcp
+    path: str = "/"
+    status: tuple[int, int] = (200, 399)  # lowest and highest status of HTTP that will do
+    interval_ms: int = msgspec.field(default=500, name="interval")
+    wait_ms: int = msgspec.field(default=0, name="wait")
+    handle: str | None = None
+
+
+class PortAnswer(Result, frozen=True, kw_only=True):
+    """Whether the port answered within the time, and with which status."""
+
+    ready: bool
+    status: int | None = None
 
 
 class Count(Result, frozen=True, kw_only=True):
