@@ -21,5 +21,5 @@ async def proxy_to_sandbox(request: Request, env: Any) -> Response | None:  # no
     target = preview.parse(request.url.hostname)
     if target is None:
         return None
-    error = InvalidTokenError(context={"port": target.port, "sandboxId": target.sandbox_id})
+    error = InvalidTokenError(context={"port": target.port, "sandbox": target.sandbox_id})
     return Response.from_json(error.to_wire(), status=error.http_status)
