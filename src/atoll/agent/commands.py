@@ -148,6 +148,8 @@ class Commands:
                 operation.tail_fd, operation.size = tail, os.fstat(tail).st_size
             self._operations.end(operation, time.monotonic())
             self._after(operation, body.get("shell"), files.get("state"))
+            with suppress(OSError):
+                worker.tell({"do": "release"})
 
     def _after(self, operation: Operation, shell: dict[str, Any] | None, state: int | None) -> None:
         """Take over what the command left of its session, and let the next one begin."""

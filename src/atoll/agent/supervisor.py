@@ -71,7 +71,9 @@ class Supervisor:
         self._log: LogFile | None = None
         self._header: dict[str, Any] = {}
         self._orphaned: Timer | None = None
+        self._controls: set[Viewer] = set()
         self._last = b""
+        self._released = False
         self.loop.watch(sock.fileno(), READ, self._on_message)
 
     # The router
@@ -90,6 +92,7 @@ class Supervisor:
             "attach": self._on_attach,
             "control": self._on_control,
             "end": self._on_end,
+            "release": self._on_release,
         }
         try:
             handlers[message.body["do"]](message)
@@ -130,14 +133,29 @@ class Supervisor:
             self._command.pause(self._audience.full)
 
     def _on_control(self, message: channel.Message) -> None:
-        Viewer(self.loop, socket.socket(fileno=message.fds[0]), on_frame=self._on_control_frame)
+        viewer = Viewer(
+            self.loop,
+            socket.socket(fileno=message.fds[0]),
+            on_frame=self._on_control_frame,
+            on_gone=self._on_control_left,
+            on_room=self._on_control_left,
+        )
+        self._controls.add(viewer)
+        if self._last:
+            self._dismiss(viewer)
 
     def _on_end(self, message: channel.Message) -> None:
         self._command.end(message.body["reason"], message.body["grace"])
 
+    def _on_release(self, _: channel.Message) -> None:
+        """The router knows the outcome: it sends no more connections here."""
+        self._released = True
+        self._leave_if_done()
+
     def _on_router_gone(self) -> None:
         """The sandbox ends: on a bare host there is no pid namespace that would end the tree."""
         self.loop.forget(self._sock.fileno())
+        self._released = True
         self._command.end("shutdown", 0)
         self._leave_if_done()
 
@@ -162,6 +180,16 @@ class Supervisor:
         if frame.kind == Kind.END:
             viewer.send(frames.encode_json(Kind.REPLY, {}))
             viewer.finish()
+
+    def _on_control_left(self, viewer: Viewer) -> None:
+        if viewer.closed:
+            self._controls.discard(viewer)
+            self._leave_if_done()
+
+    def _dismiss(self, viewer: Viewer) -> None:
+        """Answer somebody who still feeds or steers a command that has ended."""
+        viewer.send(frames.encode_json(Kind.REPLY, {"running": False}))
+        viewer.finish()
 
     def _obey(self, viewer: Viewer, frame: Frame) -> None:
         command = self._command
@@ -243,6 +271,8 @@ class Supervisor:
         for fd in files.values():
             os.close(fd)
         self._audience.finish(self._last)
+        for viewer in self._controls.copy():
+            self._dismiss(viewer)
         self._leave_if_done()
 
     def _report(self, body: dict[str, Any], *fds: int) -> None:
@@ -252,5 +282,6 @@ class Supervisor:
             self._on_router_gone()
 
     def _leave_if_done(self) -> None:
-        if self._command.idle and self._audience.empty:
+        told = self._audience.empty and not self._controls
+        if self._released and told and self._command.idle:
             self.loop.stop()

@@ -50,3 +50,11 @@ def test_input_for_a_command_without_any_is_refused(agent: Client) -> None:
 def test_a_python_program_gets_eof_and_its_own_streams(agent: Client) -> None:
     result = agent.exec([sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"])
     assert result.stdout == b"''\n"
+
+
+def test_who_feeds_a_command_that_ends_is_told(agent: Client) -> None:
+    with agent.start("read a", id="short", stdin=True) as connection, agent.connect() as feeding:
+        feeding.header(op="control", id="short")
+        feeding.send(Kind.STDIN, b"one\n")
+        assert connection.result().code == 0
+        assert feeding.until(Kind.REPLY).payload == b'{"running":false}'
