@@ -4,6 +4,7 @@ import pytest
 
 import atoll
 from atoll import errors
+from atoll.workers import Request
 from integration.sdk.engine_double import Answer, EngineDouble
 
 
@@ -50,4 +51,5 @@ async def test_names_show_where_they_belong(env: atoll.Environment) -> None:
 
 
 async def test_nothing_is_a_preview_yet(env: atoll.Environment) -> None:
-    assert await atoll.proxy_to_sandbox(object(), env) is None
+    request = Request("http://localhost:8787/")
+    assert await atoll.proxy_to_sandbox(request, env) is None

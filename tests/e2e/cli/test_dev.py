@@ -78,7 +78,8 @@ class Dev:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=60)
+        self.process.communicate(timeout=60)
+        return self.process.returncode
 
 
 @pytest.fixture
