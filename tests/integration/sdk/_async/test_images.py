@@ -35,7 +35,7 @@ async def test_the_folder_is_sent_and_each_line_is_told(
     image = await env.images.build(folder, tag="x/y:1", on_progress=told.append)
     assert (image.reference, told) == ("x/y:1", ["STEP 1"])
     [seen] = engine.seen
-    assert seen.query == "tag=x%2Fy%3A1&dockerfile=Dockerfile"
+    assert seen.query == "tag=x%2Fy%3A1"
     with tarfile.open(fileobj=io.BytesIO(seen.body)) as archive:
         assert archive.getnames() == ["Dockerfile"]
 
