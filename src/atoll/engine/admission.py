@@ -63,9 +63,9 @@ class Admission:
             context={
                 "namespace": namespace,
                 "running": own,
-                "maxInstances": limit,
-                "nodeRunning": self._live.total(),
-                "nodeMaxInstances": self._node_limit,
+                "max_instances": limit,
+                "node_running": self._live.total(),
+                "node_max_instances": self._node_limit,
                 "reason": "capacity",
             },
             suggestion="stop or destroy a sandbox, wait, or pass queue= to wait for a place",

@@ -231,7 +231,7 @@ class Buffered:
         elif end.get("session_ended"):
             error = SessionTerminatedError(
                 "the command ended the shell of its session",
-                context={"exitCode": result.exit_code, "signal": result.signal},
+                context={"exit_code": result.exit_code, "signal": result.signal},
                 suggestion="the same session id works again, with a fresh shell",
             )
         if error is None:

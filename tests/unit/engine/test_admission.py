@@ -12,7 +12,7 @@ async def test_a_full_namespace_refuses_and_says_when_to_try_again() -> None:
     with pytest.raises(MaxInstancesExceededError) as caught:
         await admission.enter("a", 1)
     assert caught.value.retry_after
-    assert caught.value.context["maxInstances"] == 1
+    assert caught.value.context["max_instances"] == 1
     await admission.enter("b", 1)
 
 

@@ -158,4 +158,4 @@ def test_a_timeout_is_an_error_with_the_partial_output() -> None:
 def test_a_command_that_ends_its_session_is_an_error_with_the_code() -> None:
     with pytest.raises(SessionTerminatedError) as caught:
         buffered().result(frame(Kind.EXITED, {"exit_code": 7, "session_ended": True}))
-    assert caught.value.context["exitCode"] == 7
+    assert caught.value.context["exit_code"] == 7
