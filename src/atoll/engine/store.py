@@ -150,9 +150,7 @@ class Store:
 
     async def owners(self) -> Records:
         """Return every record with a host_ref: what a restart must look after."""
-        rows = await self.read(
-            "SELECT body, version FROM sandboxes WHERE host_ref IS NOT NULL", ()
-        )
+        rows = await self.read("SELECT body, version FROM sandboxes WHERE host_ref IS NOT NULL", ())
         return [_record(row) for row in rows]
 
     async def expired(self, at: float) -> Sequence[tuple[str, str]]:
