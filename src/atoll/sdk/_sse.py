@@ -16,7 +16,7 @@ import msgspec
 from atoll.errors import SandboxError
 from atoll.sdk._stream import Collector
 from atoll.wire.files import FileMeta
-from atoll.wire.process import ExecEvent, ExecRequest, Exited, Failed, Gap, Started, Stderr, Stdout
+from atoll.wire.process import ExecEvent, ExecRequest, Exited, Failed, Started, Stderr, Stdout
 
 RESULT_LIMIT = 1 << 20
 """Bytes per stream that the last event repeats in its ``result``; all of it was sent before."""
@@ -77,7 +77,7 @@ class ExecEncoder:
                 }
             case Failed():
                 return {"type": "error", "error": event.error.get("message"), **_code(event.error)}
-            case Gap():
+            case _:
                 return {
                     "type": "gap",
                     "fromOffset": event.from_offset,

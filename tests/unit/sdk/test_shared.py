@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from atoll import errors
 from atoll.sdk import _shared
 from atoll.wire import files, ops, process, sandbox
-from atoll.wire.base import Empty
+from atoll.wire.base import Done, Empty, Request
 
 BOX = {"namespace": "Sandbox", "id": "a.b"}
 
@@ -87,6 +87,14 @@ def test_a_read_has_its_fields_in_the_query_and_no_key() -> None:
     assert call.path.endswith("/files/list?path=%2Fa%26b%3Dc%2F%C3%BC&recursive=true&limit=5")
     assert call.body is None
     assert "idempotency-key" not in call.headers
+
+
+def test_a_field_without_a_value_is_left_out_of_a_query() -> None:
+    class Odd(Request, frozen=True, kw_only=True):
+        x: int | None = 1
+
+    call = _shared.build_call(ops.Op("odd", "GET", "/x", Odd, Done), {}, Odd(x=None))
+    assert call.path == "/x"
 
 
 def test_a_name_that_is_not_utf8_keeps_its_bytes_in_a_query() -> None:
@@ -210,3 +218,10 @@ def info(**fields: Any) -> sandbox.SandboxInfo:
         "created_at": datetime(2026, 1, 1, tzinfo=UTC),
     }
     return sandbox.SandboxInfo(**defaults | fields)
+
+
+def test_a_lost_request_says_that_its_outcome_is_not_known() -> None:
+    error = _shared.lost("mkdir", "reset")
+    assert isinstance(error, errors.OperationInterruptedError)
+    assert error.context == {"operation": "mkdir"}
+    assert "not known" in str(error)
