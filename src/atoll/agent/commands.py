@@ -54,8 +54,15 @@ class Commands:
                 suggestion="wait for some to end, or kill background processes",
             )
         name = header.get("session")
-        session = self._sessions.use(name, utc_now()) if name is not None else None
+        session = self.session(name) if name is not None else None
         self._run(Operation(id, session, fingerprint), request)
+
+    def session(self, id: str) -> Session:
+        """Return a session as its last command left it."""
+        session = self._sessions.use(id, utc_now())
+        if session.active and session.active.supervisor:
+            self._workers.catch_up(session.active.supervisor)
+        return session
 
     def _run(self, operation: Operation, request: Request) -> None:
         session = operation.session
@@ -107,6 +114,8 @@ class Commands:
     def operations(self, request: Request) -> None:
         """List what is known."""
         self._operations.expire(time.monotonic())
+        for operation in self._workers.operations():
+            self._workers.catch_up(operation.supervisor)
         found = [operation.describe() for operation in self._operations]
         answer.reply(self._loop, request.sock, {"operations": found})
 

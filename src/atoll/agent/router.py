@@ -117,7 +117,7 @@ class Router:
 
     def _file_operation(self, request: Request) -> None:
         id = request.header.get("session")
-        session = self._sessions.use(id, utc_now()) if id is not None else None
+        session = self._commands.session(id) if id is not None else None
         cwd = session.here if session else self._config.workdir
         user = request.header.get("user") or (session and session.user) or self._config.user
         header = {**request.header, "cwd": request.header.get("cwd") or cwd}
@@ -129,7 +129,7 @@ class Router:
         answer.reply(self.loop, request.sock, session.describe())
 
     def _list_sessions(self, request: Request) -> None:
-        found = [session.describe() for session in self._sessions]
+        found = [self._commands.session(session.id).describe() for session in self._sessions]
         answer.reply(self.loop, request.sock, {"sessions": found})
 
     def _set_env(self, request: Request) -> None:
@@ -137,6 +137,8 @@ class Router:
         answer.reply(self.loop, request.sock, {})
 
     def _export(self, request: Request) -> None:
+        for session in self._sessions:
+            self._commands.session(session.id)
         answer.reply(self.loop, request.sock, self._sessions.export())
 
     def _import(self, request: Request) -> None:

@@ -19,14 +19,14 @@ class Worker:
     """One supervisor."""
 
     def __init__(self, pid: int, sock: socket.socket) -> None:
-        self.pid, self._sock = pid, sock
+        self.pid, self.sock = pid, sock
         self.operation: Operation | None = None
 
     @property
     def gone(self) -> bool:
         """Whether it has ended, noticed or not."""
         try:
-            return not self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:
@@ -40,7 +40,7 @@ class Worker:
         """
         with suppress(ProcessLookupError):  # root inside may have stopped it
             os.kill(self.pid, signal.SIGCONT)
-        channel.send(self._sock, body, fds)
+        channel.send(self.sock, body, fds)
 
 
 class Workers:
@@ -102,25 +102,36 @@ class Workers:
         theirs.close()
         ours.setblocking(False)
         worker = self._all[pid] = Worker(pid, ours)
-        self._loop.watch(ours.fileno(), READ, lambda _: self._hear(worker, ours))
+        self._loop.watch(ours.fileno(), READ, lambda _: self.catch_up(worker))
         return worker
 
-    def _hear(self, worker: Worker, sock: socket.socket) -> None:
+    def catch_up(self, worker: Worker) -> None:
+        """Hear what *worker* has already said.
+
+        Its caller may have been told of the end, and ask for what comes next, before this loop
+        came to read of it.
+        """
+        while worker.pid in self._all and self._hear(worker):
+            pass
+
+    def _hear(self, worker: Worker) -> bool:
+        """Handle one message; return whether there was one."""
         try:
-            message = channel.receive(sock)
+            message = channel.receive(worker.sock)
         except BlockingIOError:
-            return
+            return False
         except (OSError, ValueError):
             message = None
         if message is None:
-            self._leave(worker, sock)
+            self._leave(worker)
         elif worker.operation:
             self._on_report(worker, message)
-            self.prepare()
+            self._loop.later(0, self.prepare)
+        return message is not None
 
-    def _leave(self, worker: Worker, sock: socket.socket) -> None:
-        self._loop.forget(sock.fileno())
-        sock.close()
+    def _leave(self, worker: Worker) -> None:
+        self._loop.forget(worker.sock.fileno())
+        worker.sock.close()
         del self._all[worker.pid]
         if worker is self._ready:
             self._ready = None

@@ -194,3 +194,16 @@ def test_sessions_survive_an_export_and_import(agent: Client) -> None:
     after = agent.call("session.list")["sessions"]
     assert sorted(map(str, before)) == sorted(map(str, after))
     assert run(agent, "echo $PWD $v ${#big} $E $S", "traveller") == "/usr kept 200000 1 2\n"
+
+
+def test_what_a_command_left_is_seen_by_whatever_is_asked_next(agent: Client) -> None:
+    """The next request may reach the router before the report of the last command does."""
+    agent.call("session.create", id="quick")
+    for n in range(30):
+        agent.exec(f"mkdir -p {agent.directory}/d{n}; cd {agent.directory}/d{n}", session="quick")
+        with agent.start(["pwd"], session="quick", detach=True) as process:
+            assert process.result().stdout.decode().strip().endswith(f"/d{n}")
+        reply = agent.call("fs.stat", path=".", session="quick")
+        assert reply["absolutePath"].endswith(f"/d{n}")
+        found = {one["id"]: one["cwd"] for one in agent.call("session.list")["sessions"]}
+        assert found["quick"].endswith(f"/d{n}")
