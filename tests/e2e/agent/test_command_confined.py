@@ -1,0 +1,111 @@
+"""Commands in a real container: what attacks on the agent and on memory look like from outside."""
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from atoll import errors
+from atoll.wire.frames import Kind
+from e2e.runtime.boxes import Bench, Box, open_bench
+from integration.agent.client import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    opened = await open_bench()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def box(bench: Bench) -> AsyncIterator[Box]:
+    async with bench.running(memory=64 << 20, pids=64) as running:
+        yield running
+
+
+async def test_out_of_memory_is_reported_as_such(box: Box) -> None:
+    """L11: and the agent, in a cgroup of its own, goes on."""
+    result = box.exec(["/bin/sh", "-c", "exec tail -c 500m /dev/zero"])
+    assert (result.record["signal"], result.record["oom_killed"]) == ("SIGKILL", True)
+    assert box.sh("echo ok") == "ok\n"
+
+
+async def test_a_kill_by_somebody_is_not_out_of_memory(box: Box) -> None:
+    record = box.exec(["/bin/sh", "-c", "kill -9 $$"]).record
+    assert (record["signal"], record["oom_killed"]) == ("SIGKILL", False)
+
+
+async def test_a_fork_bomb_holds_up_no_call_and_is_ended_by_cancel(box: Box) -> None:
+    """L12, X07."""
+    with box.start(["/bin/sh", "-c", "b() { b | b & }; b; sleep 600"], id="bomb") as connection:
+        connection.until(Kind.STARTED)
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert box.exec(["/bin/echo", "ok"]).stdout == b"ok\n"
+        assert box.call("fs.stat", path="/")["type"] == "directory"
+        assert time.monotonic() - began < 10
+        connection.send(Kind.CANCEL)
+        assert connection.result().record["cancelled"]
+    assert box.sh("ps | grep -c '[s]leep 600'").strip() == "0"
+
+
+async def test_root_inside_that_kills_everything_ends_no_agent(box: Box) -> None:
+    """What its own supervisor did is not known then, and that is what is said."""
+    with box.start(["/bin/sh", "-c", "kill -9 -1; sleep 600"], id="all") as connection:
+        assert list(connection)[1:] == []
+    eventually(lambda: box.call("hello")["generation"] == 1)
+    with box.connect() as connection:
+        connection.header(op="attach", id="all")
+        with pytest.raises(errors.CommandExecutionError):
+            connection.until(Kind.EXITED)
+    assert box.sh("echo ok") == "ok\n"
+
+
+async def test_commands_have_the_small_set_and_two_filters(box: Box) -> None:
+    status = dict(
+        line.split(":\t", 1)
+        for line in box.sh("cat /proc/self/status").splitlines()
+        if ":\t" in line
+    )
+    kept = int(status["CapBnd"], 16)
+    assert kept == int(status["CapPrm"], 16) == int(status["CapEff"], 16)
+    assert not kept & (1 << 19 | 1 << 21)  # SYS_PTRACE, SYS_ADMIN
+    assert (status["CapInh"], status["CapAmb"]) == ("0" * 16, "0" * 16)
+    assert (status["NoNewPrivs"], status["Seccomp"], status["Seccomp_filters"]) == ("1", "2", "2")
+
+
+async def test_another_user_has_no_capability(box: Box) -> None:
+    found = box.sh("id; grep Cap /proc/self/status", user="user")
+    assert found.startswith("uid=1000(user) gid=1000(user)")
+    assert all(line.endswith("0" * 16) for line in found.splitlines()[1:4])
+
+
+async def test_thousands_of_orphans_leave_no_zombie(box: Box) -> None:
+    """X24."""
+    box.sh("for i in $(seq 1000); do (sleep 0.01 &) 2>/dev/null; done")
+    eventually(lambda: "Z" not in box.sh("ps -o stat"))
+
+
+async def test_an_image_without_bash_keeps_directory_and_variables(box: Box) -> None:
+    box.exec("cd /tmp; export A=1", session="default")
+    assert box.exec("pwd; echo $A", session="default").stdout == b"/tmp\n1\n"
+
+
+async def test_a_terminal_works_inside(box: Box) -> None:
+    result = box.exec(["/bin/sh", "-c", "tty; stty size"], pty=True, cols=70, rows=20, user="user")
+    assert result.stdout.splitlines()[1] == b"20 70"
+
+
+async def test_the_agents_memory_is_small(box: Box) -> None:
+    """Aim: 8 MB for the router, 1.5 MB of its own for each supervisor."""
+    box.sh("true")
+    time.sleep(0.5)
+    with open(f"/proc/{box.pid}/smaps_rollup") as file:
+        sizes = dict(line.split(":", 1) for line in file.read().splitlines()[1:])
+    assert int(sizes["Pss"].split()[0]) < 16_000
+    print(json.dumps({name: value.strip() for name, value in sizes.items()}))
