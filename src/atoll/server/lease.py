@@ -37,6 +37,11 @@ from typing import Any
 FIRST_LEASE = 10.0
 """Seconds an engine of `local()` waits for its first lease."""
 
+LINGER = 0.2
+"""Seconds an engine of `local()` outlives its last lease. An engine that finds the lock taken asks
+for a lease to see whether the holder stays; that question must not end a holder which is about
+to get its first client."""
+
 
 class Leases:
     """Counts the open lease connections; calls *ended* once when the last one is gone.
@@ -74,7 +79,7 @@ class Leases:
         finally:
             self._open.discard(writer)
             writer.close()
-            self._check()
+            asyncio.get_running_loop().call_later(LINGER, self._check)
 
     def _check(self) -> None:
         if self._ended and not self._open:
