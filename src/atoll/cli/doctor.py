@@ -54,7 +54,7 @@ async def examine(settings: Settings) -> Report:
         *(checks.tool(name, shutil.which(name, path=_PATH)) for name in checks.TOOLS),
     ]
     if uid == 0:
-        found += [await _storage(settings.storage), await _packet_filter()]
+        found += [await _storage(settings), await _packet_filter()]
     return checks.report(found, runtime_name)
 
 
@@ -76,12 +76,13 @@ async def _runtime(wanted: str) -> tuple[str | None, Check, Check]:
     return choice.name, checks.runtime(choice.name, choice.reason), judged
 
 
-async def _storage(settings: StorageSettings) -> Check:
+async def _storage(settings: Settings) -> Check:
     """Mount a root in a store of its own, beside the real one, and remove both."""
     from atoll.storage.layers import LayerStore
     from atoll.storage.rootfs import RootfsStore
 
-    parent = next(path for path in settings.state_dir.parents if path.is_dir())
+    ids = settings.runtime
+    parent = next(path for path in settings.storage.state_dir.parents if path.is_dir())
     with tempfile.TemporaryDirectory(prefix=".atoll-doctor-", dir=parent) as folder:
         trial = StorageSettings(state_dir=Path(folder), layer_store_gb=1, reserve_mb=1)
         lower = Path(folder) / "lower"
@@ -97,7 +98,7 @@ async def _storage(settings: StorageSettings) -> Check:
                 await layers.create("trial", 100 << 20)
                 stack.push_async_callback(layers.delete, "trial")
                 stack.push_async_callback(roots.unmount, "trial")
-                await roots.mount("trial", [lower], "trial", 0x1000_0000, 65_536)
+                await roots.mount("trial", [lower], "trial", ids.id_base, ids.id_count)
         except (SandboxError, OSError) as error:
             return checks.storage(None, str(error))
         return checks.storage(layers.kind, None)

@@ -4,7 +4,6 @@ import os
 from contextlib import AsyncExitStack
 
 from atoll.engine import bare
-from atoll.engine.idranges import IdRanges
 from atoll.engine.parts import Parts
 from atoll.errors import RuntimeNotAvailableError
 from atoll.images.store import ImageStore
@@ -12,6 +11,7 @@ from atoll.network.slots import NetworkSlots
 from atoll.runtime.fake import FakeRuntime
 from atoll.runtime.oci.driver import OciRuntime
 from atoll.settings import Settings
+from atoll.storage.idmap import IdRanges
 from atoll.storage.layers import LayerStore
 from atoll.storage.rootfs import RootfsStore
 
@@ -32,7 +32,7 @@ async def built(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Pa
             suggestion="set runtime.default to container",
         )
     if settings.runtime.default == "fake":
-        return _fake(settings)
+        return _fake(settings, engine_id)
     if os.geteuid() != 0:
         raise RuntimeNotAvailableError(
             "level container needs root on this host",
@@ -57,7 +57,7 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
         layers=layers,
         roots=roots,
         networks=networks,
-        ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count),
+        ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count, engine_id),
         runtimes={runtime.level: runtime},
     )
 
@@ -70,13 +70,14 @@ async def _close_storage(layers: LayerStore, roots: RootfsStore) -> None:
     await layers.close(unmount=not used)
 
 
-def _fake(settings: Settings) -> Parts:
+def _fake(settings: Settings, engine_id: str) -> Parts:
+    runtime, claims = settings.runtime, settings.storage.state_dir / "ids"
     layers = settings.storage.state_dir / "layers"
     return Parts(
         images=bare.BareImages(),
         layers=bare.BareLayers(layers),
         roots=bare.BareRoots(layers),
         networks=bare.BareNetworks(),
-        ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count),
+        ids=IdRanges(runtime.id_base, runtime.id_count, engine_id, claims),
         runtimes={"fake": FakeRuntime(settings.storage.state_dir / "run")},
     )

@@ -22,6 +22,7 @@ from atoll.errors import SandboxNotFoundError
 from atoll.settings import Settings
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxPage, State
 
+from atoll.host import linux
 log = structlog.get_logger(__name__)
 
 MAX_PAGE = 1_000
@@ -58,7 +59,9 @@ class Engine:
         self.namespaces.update(await self.store.namespaces())
         owners: Sequence[Record] = await self.store.owners()
         parts = self._shared.lifecycle.parts
-        await parts.networks.adopt([r.host_ref for r in owners if r.host_ref])
+        starts = [record.host_ref for record in owners if record.host_ref]
+        parts.ids.keep_only(starts)
+        await parts.networks.adopt(starts)
         await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
@@ -151,3 +154,4 @@ async def opened(settings: Settings) -> AsyncIterator[Engine]:
         await engine.recover()
         stack.push_async_callback(engine.close)
         yield engine
+    linux.drop_sys_resource()  # before the store's threads: they would keep it

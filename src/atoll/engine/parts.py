@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from atoll.engine.idranges import IdRanges
 from atoll.errors import RuntimeNotAvailableError
 from atoll.images.certificates import Trust
 from atoll.images.steps import Progress
 from atoll.runtime.base import Runtime
+from atoll.storage.idmap import IdRanges
 from atoll.wire.sandbox import ImageInfo
 
 

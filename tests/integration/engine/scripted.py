@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from atoll.engine import bare
-from atoll.engine.idranges import IdRanges
 from atoll.engine.parts import Parts
 from atoll.runtime.base import Container, ContainerSpec, Usage
+from atoll.storage.idmap import IdRanges
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
 
@@ -192,7 +192,8 @@ class World:
         self.layers = bare.BareLayers(state_dir / "layers")
         self.roots = Roots(state_dir / "layers")
         self.networks = Networks()
-        self.ids = IdRanges(1 << 20, 1 << 16)
+        self.claims = state_dir / "ids"
+        self.ids = IdRanges(1 << 20, 1 << 16, "e0", self.claims)
 
     def parts(self) -> Parts:
         return Parts(
@@ -210,7 +211,7 @@ class World:
             "containers": set(self.runtime.running),
             "roots": self.roots.mounted,
             "networks": self.networks.used,
-            "ids": self.ids._taken,
+            "ids": {path.name for path in self.claims.glob("*")},
             "directories": {path.name for path in (self.state_dir / "run").iterdir()},
         }
         return {name: what for name, what in found.items() if what}

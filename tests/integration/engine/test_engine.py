@@ -1,9 +1,11 @@
 import gc
+import threading
 
 import pytest
 
 from atoll.engine.engine import MAX_PAGE, Engine, opened
 from atoll.errors import InvalidSandboxIdError, ValidationFailedError
+from atoll.host import linux
 from atoll.settings import RuntimeSettings, Settings, StorageSettings
 from atoll.wire.sandbox import NamespaceConfig, SandboxOptions
 from integration.engine.conftest import Opener
@@ -59,3 +61,33 @@ async def test_an_engine_keeps_its_id_with_its_directory(world: World) -> None:
         id = first.id
     async with opened(settings) as second:
         assert second.id == id
+
+
+async def test_disk_limits_hold_for_every_thread_of_an_engine(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Capabilities belong to threads: one started earlier would write past every quota."""
+    threads: list[int] = []
+    monkeypatch.setattr(
+        linux, "drop_sys_resource", lambda: threads.append(threading.active_count())
+    )
+    settings = Settings(
+        storage=StorageSettings(state_dir=world.state_dir, cache_dir=world.state_dir),
+        runtime=RuntimeSettings(default="fake"),
+    )
+    before = threading.active_count()
+    async with opened(settings):
+        assert threads == [before]
+        assert threading.active_count() > before
+
+
+async def test_a_new_engine_gives_back_the_host_ids_of_starts_that_are_gone(
+    opener: Opener, world: World
+) -> None:
+    async with opener() as engine:
+        await engine.sandbox("N", "box").ensure_running()
+        world.ids.acquire("e0-lost")
+        (host_ref,) = world.runtime.running
+        kept = world.ids.acquire(host_ref)
+    async with opener():
+        assert [path.name for path in world.claims.iterdir()] == [str(kept)]

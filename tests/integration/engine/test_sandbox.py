@@ -310,9 +310,9 @@ async def test_a_restarted_engine_finds_everything_as_it_was(opener: Opener, wor
         assert await run(engine, "y") == b"y\n"
         assert world.runtime.starts == 2
         assert (await engine.info("N", "asleep")).state is State.STOPPED
-        taken = list(world.ids._taken.values())
+        taken = set(world.claims.iterdir())
         await run(engine, "x", id="third")
-        assert len(set(world.ids._taken.values())) == len(taken) + 1
+        assert len(set(world.claims.iterdir()) - taken) == 1
 
 
 async def test_a_sandbox_that_died_while_no_engine_ran_is_stopped(
