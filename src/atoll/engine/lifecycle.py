@@ -281,6 +281,7 @@ def _spec(life: Lifecycle, launch: Launch) -> ContainerSpec:
     return ContainerSpec(
         host_ref=launch.host_ref,
         generation=launch.record.generation,
+        identity=launch.record.layer_id,
         hostname=ids.hostname(launch.record.id),
         rootfs=_made(launch.rootfs),
         run_dir=life.container_dir(launch.host_ref),

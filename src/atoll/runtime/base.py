@@ -24,6 +24,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     host_ref: str
     generation: int
+    identity: str  # the same for all starts of one sandbox, of no other: makes its machine id
     hostname: str
     rootfs: Path  # mounted already, with the ids of this sandbox
     run_dir: Path  # 0700, of this container alone: bundle, agent.sock, logs; removed by `remove`

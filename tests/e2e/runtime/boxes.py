@@ -58,6 +58,7 @@ class Bench:
         spec = ContainerSpec(
             host_ref=ref,
             generation=1,
+            identity=ref,
             hostname="box",
             rootfs=self._overlay(lower(kind), self.home / "roots" / ref),
             run_dir=self.home / "run" / ref,

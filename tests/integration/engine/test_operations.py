@@ -20,8 +20,8 @@ from integration.engine.scripted import Peer, ScriptedRuntime
 def runtime() -> ScriptedRuntime:
     runtime = ScriptedRuntime()
     runtime.running["r"] = ContainerSpec(
-        host_ref="r", generation=1, hostname="h", rootfs=Path(), run_dir=Path(), netns=None,
-        id_base=0, id_count=0, memory=0, cpu=0, pids=0,
+        host_ref="r", generation=1, identity="i", hostname="h", rootfs=Path(), run_dir=Path(),
+        netns=None,        id_base=0, id_count=0, memory=0, cpu=0, pids=0,
     )  # fmt: skip
     return runtime
 

@@ -23,7 +23,8 @@ def spec(tmp_path: Path, host_ref: str = "r1") -> ContainerSpec:
     run_dir.mkdir(parents=True)
     (tmp_path / "root").mkdir(exist_ok=True)
     return ContainerSpec(
-        host_ref=host_ref, generation=3, hostname="h", rootfs=tmp_path / "root", run_dir=run_dir,
+        host_ref=host_ref, generation=3, identity="i", hostname="h", rootfs=tmp_path / "root",
+        run_dir=run_dir,
         netns=None, id_base=0, id_count=1, memory=1, cpu=1, pids=1, env={"A": "1"},
     )  # fmt: skip
 

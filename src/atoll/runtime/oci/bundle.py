@@ -116,9 +116,9 @@ def config(spec: ContainerSpec, host: Host, cgroups_path: PurePosixPath) -> dict
     }
 
 
-def machine_id(host_ref: str) -> str:
-    """Return an /etc/machine-id of this container's own: the same for all its starts."""
-    return sha256(b"machine-id\0" + host_ref.encode()).hexdigest()[:32]
+def machine_id(identity: str) -> str:
+    """Return the /etc/machine-id of the sandbox of this *identity*."""
+    return sha256(b"machine-id\0" + identity.encode()).hexdigest()[:32]
 
 
 def identity_files(spec: ContainerSpec) -> dict[str, str]:
@@ -127,7 +127,7 @@ def identity_files(spec: ContainerSpec) -> dict[str, str]:
     They are bound, never written into the rootfs: a link in there could point anywhere.
     """
     return {
-        "/etc/machine-id": machine_id(spec.host_ref) + "\n",
+        "/etc/machine-id": machine_id(spec.identity) + "\n",
         "/etc/hostname": spec.hostname + "\n",
     }
 

@@ -21,6 +21,7 @@ HOST = bundle.Host(
 SPEC = ContainerSpec(
     host_ref="e1-abc",
     generation=3,
+    identity="e1-layer",
     hostname="my-box",
     rootfs=Path("/state/run/e1-abc/rootfs"),
     run_dir=Path("/state/run/e1-abc"),
@@ -111,9 +112,13 @@ def test_the_agents_interpreter_cannot_be_changed_from_inside() -> None:
     assert {"ro", "nosuid", "nodev"} <= set(options)
 
 
-def test_each_container_has_a_machine_id_of_its_own() -> None:
-    one, other = bundle.machine_id("e1-abc"), bundle.machine_id("e1-abd")
-    assert one == bundle.machine_id("e1-abc") != other
+def test_the_machine_id_is_the_same_at_every_start_of_one_sandbox_only() -> None:
+    def told(**changes: Any) -> str:
+        files = bundle.identity_files(msgspec.structs.replace(SPEC, **changes))
+        return files["/etc/machine-id"].strip()
+
+    one = told()
+    assert one == told(host_ref="e1-later", generation=4) != told(identity="e1-other")
     assert len(one) == 32
     assert set(one) <= set("0123456789abcdef")
 
