@@ -13,16 +13,19 @@ from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
 from atoll.engine.parts import Images, Parts
+from atoll.engine.processes import Processes
+from atoll.engine.processes_log import ProcessLogs
+from atoll.engine.processes_table import ProcessTable
 from atoll.engine.record import Record
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared
 from atoll.engine.store import Store
 from atoll.engine.timers import Timers
 from atoll.errors import SandboxNotFoundError
+from atoll.host import linux
 from atoll.settings import Settings
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxPage, State
 
-from atoll.host import linux
 log = structlog.get_logger(__name__)
 
 MAX_PAGE = 1_000
@@ -37,12 +40,18 @@ class Engine:
         self.store = store
         self.id = engine_id
         self.namespaces: dict[str, NamespaceConfig] = {}
+        self.processes = Processes(
+            ProcessTable(store),
+            ProcessLogs(settings.storage.state_dir / "logs"),
+            settings.processes,
+        )
         self._shared = Shared(
             engine_id=engine_id,
             settings=settings,
             store=store,
             lifecycle=Lifecycle(parts, settings),
             admission=Admission(settings.lifecycle.max_instances),
+            processes=self.processes,
             namespaces=self.namespaces,
             live={},
         )
@@ -63,6 +72,7 @@ class Engine:
         parts.ids.keep_only(starts)
         await parts.networks.adopt(starts)
         await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
+        await self.processes.sweep(await self.store.layers())
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
         self._timers.open()
@@ -73,6 +83,7 @@ class Engine:
         for sandbox in list(self._shared.live.values()):
             sandbox.detach()
             await sandbox.settle()
+        await self.processes.watches.close()
 
     async def sleep_all(self) -> None:
         """Put every live sandbox to sleep: the last user of a private engine has left."""
@@ -143,6 +154,7 @@ async def opened(settings: Settings) -> AsyncIterator[Engine]:
     Raises:
         SandboxError: the directory, the store or a component cannot be used.
     """
+    linux.drop_sys_resource()  # before the store's threads: they would keep it
     state_dir = settings.storage.state_dir
     async with AsyncExitStack() as stack:
         (state_dir / "run").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,4 +166,3 @@ async def opened(settings: Settings) -> AsyncIterator[Engine]:
         await engine.recover()
         stack.push_async_callback(engine.close)
         yield engine
-    linux.drop_sys_resource()  # before the store's threads: they would keep it

@@ -57,6 +57,12 @@ def check_operation_id(id: str) -> str:
     )
 
 
+def check_process_id(id: str) -> str:
+    """Return *id*; raise `ValidationFailedError` when it cannot be the id of a process."""
+    rule = "1 to 128 letters, digits, '.', '_', ':' or '-'"
+    return _checked(id, _OPERATION, "process id", rule)
+
+
 def _checked(value: str, pattern: re.Pattern[str], what: str, rule: str) -> str:
     if pattern.fullmatch(value):
         return value

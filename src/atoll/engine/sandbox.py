@@ -18,6 +18,7 @@ from atoll.engine.entry import Entry
 from atoll.engine.lifecycle import Launch, in_force
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations, not_found
+from atoll.engine.processes_record import GONE, SLEEP
 from atoll.engine.record import Record
 from atoll.engine.shared import Shared
 from atoll.engine.transitions import Transitions
@@ -85,7 +86,8 @@ class Sandbox:
         """Whether it is awake and nothing holds off sleep."""
         waiting = self.operations is not None and self.operations.waiting
         awake = self._is(State.RUNNING) and self._transitions.kind is None
-        return awake and self._busy == 0 and not waiting
+        held = self._shared.processes.watches.keep_awake((self.namespace, self.id))
+        return awake and self._busy == 0 and not waiting and not held
 
     # Using: wakes, and holds off sleep.
 
@@ -249,6 +251,7 @@ class Sandbox:
         if record.in_force:
             life.parts.ids.adopt(endpoint.host_ref, record.in_force.id_base)
         self.endpoint, self.operations = endpoint, operations
+        await self._shared.processes.watches.adopt(self, endpoint)
         return True
 
     def detach(self) -> None:
@@ -303,6 +306,7 @@ class Sandbox:
             await sessions.set_env(endpoint, EnvRequest(env=env))
         self.operations = Operations(endpoint, self._shared.settings.lifecycle.orphan_grace)
         self.endpoint = endpoint
+        await self._shared.processes.woken(self, endpoint)
         self.last_used = time.monotonic()
 
     async def _not_started(self, before: State) -> None:
@@ -345,6 +349,8 @@ class Sandbox:
         self._forget_endpoint()
         if record.host_ref:
             await self._shared.lifecycle.remove(record.host_ref)
+        reason = SLEEP if record.state is State.STOPPING else GONE
+        await self._shared.processes.watches.gone(record.key, reason)
         never_ran = record.state is State.STARTING and record.started_at is None
         await self._entry.save(state=State.CREATED if never_ran else State.STOPPED, host_ref=None)
         self._left()
@@ -359,6 +365,7 @@ class Sandbox:
         )  # fmt: skip
         try:
             await self._shared.store.delete_sessions(*record.key)
+            await self._shared.processes.forget(record.key, record.layer_id)
             if record.host_ref:
                 await self._shared.lifecycle.remove(record.host_ref)
             await self._shared.lifecycle.forget_files(record)

@@ -26,6 +26,11 @@ NOTE_ACTIVITY = 5.0
 """Seconds between two writes of the times of last use, for all sandboxes in one commit."""
 
 
+BOUND_LOGS = 5.0
+"""Seconds between two looks at the logs of sandboxes with running processes. Each log is bounded
+by its writer; what they take together may be over the limit for this long."""
+
+
 class Timers:
     """The engine's clockwork.
 
@@ -47,6 +52,8 @@ class Timers:
             (TICK, self._idle),
             (NOTE_ACTIVITY, self._note),
             (TICK, self._expire),
+            (BOUND_LOGS, self._shared.processes.shrink),
+            (interval, self._shared.processes.tidy),
             (interval, self._reap),
         ):
             self._spawn(self._every(period, work))

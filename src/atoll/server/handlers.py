@@ -15,7 +15,7 @@ from atoll.engine import calls, ids, sessions
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
-from atoll.server import builds, exec, files
+from atoll.server import builds, exec, files, processes
 from atoll.wire import files as wire_files
 from atoll.wire import ops, process, sandbox
 from atoll.wire.base import Done, Empty
@@ -232,6 +232,15 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.GET_SESSION: _get_session,
     ops.DELETE_SESSION: _delete_session,
     ops.SET_ENV: _set_env,
+    ops.START_PROCESS: processes.start,
+    ops.LIST_PROCESSES: processes.listing,
+    ops.KILL_ALL_PROCESSES: processes.kill_all,
+    ops.CLEANUP_PROCESSES: processes.clean,
+    ops.GET_PROCESS: processes.get,
+    ops.KILL_PROCESS: processes.kill,
+    ops.PROCESS_LOGS: processes.logs,
+    ops.STREAM_PROCESS_LOGS: processes.stream,
+    ops.WAIT_FOR_PORT: processes.wait_for_port,
     ops.BUILD_IMAGE: _build_image,
     ops.BUILD_BASE: _build_base,
     ops.LIST_IMAGES: _list_images,
