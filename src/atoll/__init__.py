@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from atoll import errors, sync
     from atoll.errors import *  # noqa: F403
     from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
+    from atoll.sdk._async.background import Process
     from atoll.sdk._async.environment import (
         Environment,
         Namespace,
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     )
     from atoll.sdk._async.filestream import FileStream
     from atoll.sdk._async.local import local
+    from atoll.sdk._async.logs import LogStream
     from atoll.sdk._async.process import ProcessHandle
     from atoll.sdk._async.sandbox import Sandbox
     from atoll.sdk._async.session import Session
     from atoll.sdk._async.streams import ExecStream, parse_sse_stream
+    from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
     from atoll.wire.files import FileInfo, FileList, FileMeta, WriteResult
     from atoll.wire.process import (
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
         Exited,
         Failed,
         Gap,
+        ProcessInfo,
+        ProcessLogs,
         SessionInfo,
         Started,
         Stderr,
@@ -52,13 +57,19 @@ _MODULES = {
     "atoll.sdk._async.environment": "Environment Namespace connect get_sandbox",
     "atoll.sdk._async.filestream": "FileStream",
     "atoll.sdk._async.local": "local",
+    "atoll.sdk._async.background": "Process",
+    "atoll.sdk._async.logs": "LogStream",
     "atoll.sdk._async.process": "ProcessHandle",
+    "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._async.sandbox": "Sandbox",
     "atoll.sdk._async.session": "Session",
     "atoll.sdk._async.streams": "ExecStream parse_sse_stream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "FileInfo FileList FileMeta WriteResult",
-    "atoll.wire.process": "ExecEvent ExecResult Exited Failed Gap SessionInfo Started Stderr Stdout",
+    "atoll.wire.process": (
+        "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
+        "Stderr Stdout"
+    ),
     "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
     "atoll.workers.preview": "proxy_to_sandbox",
 }
@@ -81,8 +92,13 @@ __all__ = [
     "FileMeta",
     "FileStream",
     "Gap",
+    "LogMatch",
+    "LogStream",
     "Namespace",
+    "Process",
     "ProcessHandle",
+    "ProcessInfo",
+    "ProcessLogs",
     "ReadFileResult",
     "Sandbox",
     "SandboxError",

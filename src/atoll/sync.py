@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from atoll import errors
     from atoll.errors import *  # noqa: F403
     from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
+    from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
+    from atoll.sdk._sync.background import Process
     from atoll.sdk._sync.environment import (
         Environment,
         Namespace,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     )
     from atoll.sdk._sync.filestream import FileStream
     from atoll.sdk._sync.local import local
+    from atoll.sdk._sync.logs import LogStream
     from atoll.sdk._sync.process import ProcessHandle
     from atoll.sdk._sync.sandbox import Sandbox
     from atoll.sdk._sync.session import Session
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
         Exited,
         Failed,
         Gap,
+        ProcessInfo,
+        ProcessLogs,
         SessionInfo,
         Started,
         Stderr,
@@ -51,13 +56,19 @@ _MODULES = {
     "atoll.sdk._sync.environment": "Environment Namespace connect get_sandbox proxy_to_sandbox",
     "atoll.sdk._sync.filestream": "FileStream",
     "atoll.sdk._sync.local": "local",
+    "atoll.sdk._sync.background": "Process",
+    "atoll.sdk._sync.logs": "LogStream",
     "atoll.sdk._sync.process": "ProcessHandle",
+    "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._sync.sandbox": "Sandbox",
     "atoll.sdk._sync.session": "Session",
     "atoll.sdk._sync.streams": "ExecStream parse_sse_stream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "FileInfo FileList FileMeta WriteResult",
-    "atoll.wire.process": "ExecEvent ExecResult Exited Failed Gap SessionInfo Started Stderr Stdout",
+    "atoll.wire.process": (
+        "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
+        "Stderr Stdout"
+    ),
     "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
 }
 _SUBMODULES = {"errors"}
@@ -79,8 +90,13 @@ __all__ = [
     "FileMeta",
     "FileStream",
     "Gap",
+    "LogMatch",
+    "LogStream",
     "Namespace",
+    "Process",
     "ProcessHandle",
+    "ProcessInfo",
+    "ProcessLogs",
     "ReadFileResult",
     "Sandbox",
     "SandboxError",

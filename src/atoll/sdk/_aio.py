@@ -24,6 +24,7 @@ __all__ = [
     "Lock",
     "Pump",
     "Stream",
+    "background",
     "call",
     "environment",
     "finish",
@@ -65,6 +66,12 @@ async def finish(work: Callable[[], Awaitable[None]], seconds: float) -> None:
 def _collect(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()
+
+
+def background(work: Callable[[], Awaitable[None]]) -> None:
+    """Do *work* beside the caller."""
+    task = asyncio.ensure_future(work())
+    task.add_done_callback(_collect)
 
 
 async def call(callback: Callable[..., object] | None, *values: object) -> None:

@@ -39,6 +39,11 @@ def finish(work: Callable[[], None], _seconds: float) -> None:
     work()
 
 
+def background(work: Callable[[], None]) -> None:
+    """Do *work* beside the caller, in a thread that does not keep the program from ending."""
+    threading.Thread(target=work, daemon=True).start()
+
+
 def call(callback: Callable[..., object] | None, *values: object) -> None:
     """Call a callback of the user."""
     if callback is not None:

@@ -61,9 +61,9 @@ class ExecEncoder:
                     "timestamp": _timestamp(now),
                 }
             case Stdout():
-                return {"type": "stdout", **_text(event.text, event.data)}
+                return {"type": "stdout", **text_fields(event.text, event.data)}
             case Stderr():
-                return {"type": "stderr", **_text(event.text, event.data)}
+                return {"type": "stderr", **text_fields(event.text, event.data)}
             case Exited():
                 result = self._collector.result(event, self._request, "utf-8")
                 return {
@@ -86,7 +86,8 @@ class ExecEncoder:
                 }
 
 
-def _text(text: str, data: bytes) -> dict[str, str]:
+def text_fields(text: str, data: bytes) -> dict[str, str]:
+    """Return the fields of a piece of output; with its bytes where the text is lossy."""
     if "\ufffd" in text:
         return {"data": text, "dataBase64": base64.b64encode(data).decode()}
     return {"data": text}

@@ -55,20 +55,22 @@ class Transport:
         request: Request,
         *,
         content: Body | None = None,
+        key: str | None = None,
         ready: float = _shared.READY_SECONDS,
         patience: float | None = None,
         timeout: float = ANSWER_SECONDS,
     ) -> ResultT:
         """Make a unary call (or an upload of *content*) and return its result.
 
-        *params* are the placeholders of the operation's path; for the rest see `send`.
+        *params* are the placeholders of the operation's path, *key* is the idempotency key of a
+        call that may be sent again; for the rest see `send`.
 
         Raises:
             SandboxError: any error of the engine.
             EngineUnreachableError: nobody answers.
             OperationInterruptedError: the connection was lost; the outcome is not known.
         """
-        call = _shared.build_call(op, params, request)
+        call = _shared.build_call(op, params, request, key=key)
         try:
             with self.send(
                 call, content=content, ready=ready, patience=patience, timeout=timeout

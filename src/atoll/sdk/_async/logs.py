@@ -1,0 +1,97 @@
+"""The log of a background process as a stream that survives lost connections."""
+
+from contextlib import aclosing, suppress
+from typing import Self
+
+from msgspec import structs
+
+from atoll.errors import SandboxError
+from atoll.sdk import _aio, _shared
+from atoll.sdk._async.target import Address
+from atoll.sdk._async.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
+from atoll.sdk._logs import LogEncoder, LogReader
+from atoll.wire import ops
+from atoll.wire.process import ExecEvent, LogsQuery
+
+
+class LogStream:
+    """An async iterator of `Started | Stdout | Stderr | Gap | Exited | Failed`.
+
+    Closing it does nothing to the process.
+    """
+
+    def __init__(self, address: Address, process_id: str, query: LogsQuery) -> None:
+        self._address = address
+        self._id = process_id
+        self._query = query
+        self._reader = LogReader(query.from_offset)
+        self._events = self._run()
+
+    @property
+    def offset(self) -> int:
+        """Where to go on later: the offset behind the last event."""
+        return self._reader.position
+
+    def __aiter__(self) -> "LogStream":
+        return self
+
+    async def __anext__(self) -> ExecEvent:
+        while (event := await anext(self._events)) is None:
+            pass
+        return event
+
+    def with_pauses(self) -> _aio.Stream[ExecEvent | None]:
+        """Return the events, with None where nothing more came for a moment."""
+        return self._events
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        await self._events.aclose()
+
+    async def _run(self) -> _aio.Stream[ExecEvent | None]:
+        reader, began = self._reader, _aio.now()
+        lost = None
+        while not reader.finished:
+            with suppress(ConnectionLostError):
+                call = self._call(began)
+                send = self._address.transport.send(
+                    call, patience=_shared.RECONNECT_SECONDS if lost else None,
+                    timeout=SILENCE_SECONDS,
+                )  # fmt: skip
+                async with send as answer, aclosing(chunks_of(answer)) as chunks:
+                    async for chunk in chunks:
+                        for event in reader.feed(chunk):
+                            yield event
+                        if reader.quiet:
+                            yield None
+            if not reader.finished:
+                lost = _aio.now() if reader.progressed() or lost is None else lost
+                if _aio.now() - lost > SILENCE_SECONDS:
+                    raise _shared.lost("stream_process_logs", "its stream broke again and again")
+                await _aio.sleep(_shared.Backoff.FIRST)
+
+    def _call(self, began: float) -> _shared.Call:
+        query = self._query
+        if query.limit_ms is not None:
+            spent = round((_aio.now() - began) * 1000)
+            query = structs.replace(query, limit_ms=max(0, query.limit_ms - spent))
+        query = structs.replace(query, from_offset=self._reader.resume())
+        params = self._address.params | {"process": self._id}
+        return _shared.build_call(ops.STREAM_PROCESS_LOGS, params, query)
+
+    async def sse(self) -> _aio.Stream[bytes]:
+        """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients."""
+        encoder = LogEncoder(self._id)
+        async with aclosing(self._events) as events:
+            try:
+                async for event in events:
+                    if event is not None and (data := encoder.encode(event)):
+                        yield data
+            except SandboxError as error:
+                yield encoder.error(error.message)
