@@ -1,7 +1,8 @@
 """What callers do with a running sandbox: commands, their input and control, watches, variables.
 
-Each wakes the sandbox where it must and holds off its sleep while it lasts; whatever goes wrong on
-the way to the agent is told in terms of what happened to the sandbox (`Sandbox.explain`).
+Each but reading wakes the sandbox where it must and holds off its sleep while it lasts; whatever
+goes wrong on the way to the agent is told in terms of what happened to the sandbox
+(`Sandbox.explain`).
 """
 
 import time
@@ -14,7 +15,13 @@ from atoll.engine.link import Link, LinkError
 from atoll.engine.operations import exec_header
 from atoll.engine.sandbox import Sandbox
 from atoll.wire.frames import Frame, Kind
-from atoll.wire.process import EnvRequest, ExecRequest
+from atoll.wire.process import (
+    CreateSessionRequest,
+    EnvRequest,
+    ExecRequest,
+    SessionInfo,
+    SessionList,
+)
 
 DEFAULT_SESSION = "default"
 
@@ -43,8 +50,12 @@ async def exec(
             cancel_on_drop=cancel_on_drop,
         )
         operations = sandbox.running_operations(operation)
-        async with operations.run(header, stdin, close=not request.open_stdin) as frames:
-            yield frames
+        try:
+            async with operations.run(header, stdin, close=not request.open_stdin) as frames:
+                yield frames
+        finally:
+            if header["session"]:
+                sandbox.carried.note_change()
 
 
 @asynccontextmanager
@@ -99,6 +110,34 @@ async def set_env(sandbox: Sandbox, wanted: EnvRequest) -> None:
     """Set variables of the sandbox (remembered, also while it sleeps) or of one session."""
     if wanted.session is None:
         await sandbox.set_env(wanted.env)
-    if wanted.session is not None or sandbox.endpoint:
-        async with sandbox.use() as endpoint:
-            await sessions.set_env(endpoint, wanted)
+        return
+    async with sandbox.use() as endpoint:
+        await sessions.set_env(endpoint, wanted)
+    sandbox.carried.note_change()
+
+
+async def list_sessions(sandbox: Sandbox) -> SessionList:
+    """Return the sessions, of a sandbox that sleeps those it wakes with. Wakes nothing."""
+    if endpoint := await sandbox.awake():
+        try:
+            return await sessions.listing(endpoint)
+        except LinkError as error:
+            reason = await sandbox.explain(endpoint, error)
+            if await sandbox.awake():
+                raise reason from error
+    return await sandbox.carried.listing()
+
+
+async def create_session(sandbox: Sandbox, wanted: CreateSessionRequest) -> SessionInfo:
+    """Make a session; raise as `sessions.create`."""
+    async with sandbox.use() as endpoint:
+        made = await sessions.create(endpoint, wanted)
+    sandbox.carried.note_change()
+    return made
+
+
+async def delete_session(sandbox: Sandbox, id: str) -> None:
+    """End a session with all that runs in it."""
+    async with sandbox.use() as endpoint:
+        await endpoint.call({"op": "session.delete", "id": id})
+    sandbox.carried.note_change()

@@ -48,10 +48,16 @@ class Directory(Protocol):
         *,
         state: State | None = None,
         labels: Mapping[str, str] | None = None,
+        default_labels: Mapping[str, str] | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page:
-        """Return up to *limit* records, without tombstones unless *state* asks for them."""
+        """Return up to *limit* records, without tombstones unless *state* asks for them.
+
+        Args:
+            labels: only those that have all of these.
+            default_labels: what a record without labels of its own has.
+        """
 
     def watch(self) -> AsyncIterator[Record]:
         """Yield every record written from now on, as soon as it is durable."""

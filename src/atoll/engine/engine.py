@@ -133,10 +133,15 @@ class Engine:
     ) -> SandboxPage:
         """Return one page of a namespace's sandboxes, read from the store only."""
         ids.check_namespace(namespace)
-        page = await self.store.list(
-            namespace, state=state, labels=labels, cursor=cursor, limit=min(limit, MAX_PAGE)
-        )
         config = self.namespaces.get(namespace, NamespaceConfig())
+        page = await self.store.list(
+            namespace,
+            state=state,
+            labels=labels,
+            default_labels=config.labels,
+            cursor=cursor,
+            limit=min(limit, MAX_PAGE),
+        )
         shown = [rules.info(record, config, self.settings) for record in page.records]
         return SandboxPage(sandboxes=shown, cursor=page.cursor)
 

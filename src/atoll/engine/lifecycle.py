@@ -16,10 +16,11 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from atoll.engine import ids, record, rootfiles
+from atoll.engine import ids, record, rootfiles, variables
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.parts import Image, Parts, Slot
 from atoll.engine.record import InForce, Record
+from atoll.engine.variables import Variables
 from atoll.errors import ContainerUnavailableError, SandboxError, VersionMismatchError
 from atoll.images.certificates import TARGET as TRUST_TARGET
 from atoll.runtime.base import ContainerSpec, Mount
@@ -51,13 +52,14 @@ class Launch:
     record: Record
     wanted: SandboxOptions
     size: InstanceType
+    variables: tuple[Variables, ...] = ()
     image: Image | None = None
     new_layer: bool = False
     id_base: int = 0
     rootfs: Path | None = None
     slot: Slot | None = None
     mounts: list[Mount] = field(default_factory=list)
-    env: dict[str, str] = field(default_factory=dict)
+    trust_env: dict[str, str] = field(default_factory=dict)
     endpoint: Endpoint | None = None
 
     @property
@@ -66,6 +68,16 @@ class Launch:
         if self.record.host_ref is None:
             raise AssertionError("a start is recorded before it is made")
         return self.record.host_ref
+
+    @property
+    def base_env(self) -> dict[str, str]:
+        """Variables before anybody set some."""
+        return self.trust_env | dict(_made(self.image).config.env)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Variables that commands start with."""
+        return variables.effective(self.base_env, *self.variables)
 
 
 class Step(NamedTuple):
@@ -247,7 +259,7 @@ async def _files(life: Lifecycle, launch: Launch) -> None:
     )
     if trust := await life.parts.images.trust():
         launch.mounts.append(Mount(source=trust.directory, target=TRUST_TARGET))
-        launch.env |= trust.env
+        launch.trust_env |= trust.env
 
 
 async def _directory(life: Lifecycle, launch: Launch) -> None:
@@ -275,9 +287,6 @@ def _spec(life: Lifecycle, launch: Launch) -> ContainerSpec:
         _made(launch.image).config,
         record.limits(launch.size, life.settings.runtime.pids),
     )
-    given = {k: v for k, v in (launch.wanted.env or {}).items() if v is not None}
-    unset = {k for k, v in (launch.wanted.env or {}).items() if v is None}
-    env = launch.env | dict(config.env) | given
     return ContainerSpec(
         host_ref=launch.host_ref,
         generation=launch.record.generation,
@@ -291,7 +300,7 @@ def _spec(life: Lifecycle, launch: Launch) -> ContainerSpec:
         memory=limits.memory,
         cpu=limits.cpu,
         pids=limits.pids,
-        env={k: v for k, v in env.items() if k not in unset},
+        env=launch.env,
         workdir=config.workdir or "/workspace",
         user=config.user or "0:0",
         mounts=tuple(launch.mounts),
@@ -340,6 +349,8 @@ def in_force(life: Lifecycle, launch: Launch) -> InForce:
         runtime=runtime.name,
         limits=record.limits(launch.size, life.settings.runtime.pids),
         id_base=launch.id_base,
+        base_env=launch.base_env,
+        env=launch.env,
         workdir=image.config.workdir or "/workspace",
         user=image.config.user or "0:0",
     )

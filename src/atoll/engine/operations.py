@@ -73,7 +73,7 @@ class Operations:
     """
 
     def __init__(self, endpoint: Endpoint, orphan_grace: float) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._orphan_grace = orphan_grace
         self._viewers: Counter[str] = Counter()
         self._dropped: dict[str, asyncio.TimerHandle] = {}
@@ -105,7 +105,7 @@ class Operations:
         self._attach(id)
         view = _View()
         try:
-            async with await self._endpoint.open(header) as link:
+            async with await self.endpoint.open(header) as link:
                 feeder = _feed(link, stdin, close) if stdin and not known else None
                 async with _beside(feeder), aclosing(view.frames(link)) as frames:
                     yield frames
@@ -174,7 +174,7 @@ class Operations:
                 raise
 
     async def _talk(self, id: str, send: Callable[[Link], Awaitable[None]]) -> bytes:
-        async with await self._endpoint.open({"op": "control", "id": id}) as link:
+        async with await self.endpoint.open({"op": "control", "id": id}) as link:
             with suppress(LinkError):  # the answer says why
                 await send(link)
                 await link.send(Kind.END)
@@ -189,7 +189,7 @@ class Operations:
 
     async def find_orphans(self) -> None:
         """After a restart: give every running command `orphan_grace` to be attached to."""
-        reply = await self._endpoint.call({"op": "operations"})
+        reply = await self.endpoint.call({"op": "operations"})
         try:
             listing = msgspec.json.decode(reply, type=Listing)
         except msgspec.MsgspecError as error:

@@ -29,6 +29,8 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str
     limits: Limits
     id_base: int = 0
+    base_env: dict[str, str] = {}  # the image's
+    env: dict[str, str] = {}  # all variables, as the agent was last told
     workdir: str = "/workspace"
     user: str = "0:0"
 
@@ -166,6 +168,13 @@ def expiry(created: datetime, options: SandboxOptions) -> datetime | None:
     return None if options.ttl_ms is None else created + timedelta(milliseconds=options.ttl_ms)
 
 
+def activity(record: Record, at: datetime, idle: float) -> dict[str, Any]:
+    """Return what changes in *record* when it was last used *idle* seconds before *at*."""
+    used = at - timedelta(seconds=idle)
+    last = record.last_activity_at
+    return {} if last and used - last < timedelta(seconds=1) else {"last_activity_at": used}
+
+
 def info(record: Record, namespace: NamespaceConfig, settings: Settings) -> SandboxInfo:
     """Return what `info` and `list` tell: in force where it was started, else what a start uses."""
     wanted = with_defaults(record.wanted, namespace, settings)
@@ -195,8 +204,3 @@ def info(record: Record, namespace: NamespaceConfig, settings: Settings) -> Sand
 
 def _type_name(kind: str | CustomInstance) -> str:
     return kind if isinstance(kind, str) else "custom"
-
-
-def from_timestamp(seconds: float) -> datetime:
-    """Return a unix time as records hold it."""
-    return datetime.fromtimestamp(seconds, UTC)

@@ -7,12 +7,13 @@ removes those, `Directory` keeps the record.
 """
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import structlog
 
-from atoll.engine import losses, sessions
+from atoll.engine import adoption, losses, variables
 from atoll.engine import record as rules
 from atoll.engine.entry import Entry
 from atoll.engine.lifecycle import Launch, in_force
@@ -20,17 +21,14 @@ from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations, not_found
 from atoll.engine.processes_record import GONE, SLEEP
 from atoll.engine.record import Record
+from atoll.engine.sessions import Carried
 from atoll.engine.shared import Shared
 from atoll.engine.transitions import Transitions
+from atoll.engine.variables import Variables
 from atoll.errors import ResourceBusyError, SandboxError
-from atoll.wire.process import EnvRequest
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxOptions, State
 
 log = structlog.get_logger(__name__)
-
-ADOPT_TIMEOUT = 10.0
-"""Seconds an agent has to answer an engine that came back: one that is silent must not keep the
-engine from serving the others. A healthy one answers within a second under any load inside."""
 
 
 class Sandbox:
@@ -52,6 +50,8 @@ class Sandbox:
         self._shared = shared
         self._transitions = Transitions(f"{namespace}/{id}")
         self._entry = Entry(namespace, id, shared.store)
+        self._teller = variables.Teller(self._entry)
+        self.carried = Carried(shared.store, namespace, id)
 
     # Reading: never starts anything.
 
@@ -88,6 +88,13 @@ class Sandbox:
         awake = self._is(State.RUNNING) and self._transitions.kind is None
         held = self._shared.processes.watches.keep_awake((self.namespace, self.id))
         return awake and self._busy == 0 and not waiting and not held
+
+    async def awake(self) -> Endpoint | None:
+        """Return the agent's endpoint if the sandbox is awake; wakes nothing, is no activity."""
+        await self.load()
+        while self._transitions.kind in {"stop", "freeze"}:
+            await self._transitions.settled()
+        return self.endpoint if self._is(State.RUNNING) and not self._transitions.kind else None
 
     # Using: wakes, and holds off sleep.
 
@@ -150,16 +157,30 @@ class Sandbox:
             await self._transitions.settled()
         await self._entry.get_or_create(options, self._shared.new_name())
         record = await self._entry.change(lambda old: rules.with_options(old, options))
-        if record.host_ref and options.enable_internet is not None:
-            await self._shared.lifecycle.parts.networks.set_internet(
-                record.host_ref, allowed=options.enable_internet
-            )
+        if self.endpoint:
+            await self._apply(self.endpoint)
         return record
 
-    async def set_env(self, env: Mapping[str, str | None]) -> None:
-        """Remember variables of the sandbox: every start gets them. Starts nothing."""
+    async def set_env(self, env: Variables) -> None:
+        """Set variables of the sandbox, now and for every later start. Starts nothing."""
         await self.configure(SandboxOptions())
         await self._entry.change(lambda old: {"env": old.env | dict(env)})
+        if self.endpoint:
+            await self._apply(self.endpoint, env)
+
+    async def _apply(self, endpoint: Endpoint, env: Variables | None = None) -> None:
+        """Make what runs follow those options that apply at once."""
+        await self._shared.lifecycle.parts.networks.set_internet(
+            endpoint.host_ref, allowed=self.wanted.enable_internet is not False
+        )
+        if not self._is(State.RUNNING):  # a frozen one is told when it thaws
+            return
+        try:
+            await self._teller.tell(endpoint, self._namespace, env or {})
+        except LinkError as error:
+            # Where the sandbox has ended, its next start has the variables.
+            if not await self.check_alive(endpoint):
+                raise await self.explain(endpoint, error) from error
 
     # Ending.
 
@@ -230,29 +251,13 @@ class Sandbox:
         if record.last_activity_at:
             idle = (rules.now() - record.last_activity_at).total_seconds()
             self.last_used = time.monotonic() - max(0.0, idle)
-        if record.state in {State.RUNNING, State.FROZEN} and await self._adopted(record):
+        alive = record.state in {State.RUNNING, State.FROZEN}
+        if alive and (found := await adoption.find(self._shared.lifecycle, record)):
+            self.endpoint, self.operations = found.endpoint, found
+            await self._shared.processes.watches.adopt(self, found.endpoint)
             return
         self._transitions.begin("stop", self._clean_up())
         await self._transitions.settled()
-
-    async def _adopted(self, record: Record) -> bool:
-        life = self._shared.lifecycle
-        try:
-            endpoint = life.endpoint(record)
-            if not await endpoint.runtime.find(endpoint.host_ref):
-                return False
-            operations = Operations(endpoint, self._shared.settings.lifecycle.orphan_grace)
-            if record.state is State.RUNNING:  # a frozen agent cannot answer
-                await life.hello(endpoint, ADOPT_TIMEOUT)
-                await operations.find_orphans()
-        except (LinkError, SandboxError) as error:
-            log.warning("sandbox not adopted", sandbox=self.id, reason=str(error))
-            return False
-        if record.in_force:
-            life.parts.ids.adopt(endpoint.host_ref, record.in_force.id_base)
-        self.endpoint, self.operations = endpoint, operations
-        await self._shared.processes.watches.adopt(self, endpoint)
-        return True
 
     def detach(self) -> None:
         """The engine stops, the sandbox does not: forget timers."""
@@ -284,7 +289,7 @@ class Sandbox:
                 generation=record.generation + 1,
             )
             self._shared.live[record.key] = self
-            launch = Launch(record, wanted, size)
+            launch = Launch(record, wanted, size, variables.layers(self._namespace, record))
             endpoint = await self._shared.lifecycle.start(launch)
             await self._started(launch, endpoint)
         except BaseException:
@@ -292,7 +297,9 @@ class Sandbox:
             raise
 
     async def _started(self, launch: Launch, endpoint: Endpoint) -> None:
-        force = in_force(self._shared.lifecycle, launch)
+        force, before = in_force(self._shared.lifecycle, launch), self._entry.existing.in_force
+        if before:  # what carried sessions know
+            force = msgspec.structs.replace(force, env=before.env)
         now = rules.now()
         await self._entry.save(
             state=State.RUNNING,
@@ -301,16 +308,18 @@ class Sandbox:
             last_activity_at=now,
             exit_code=None,
         )
-        await sessions.restore(self._shared.store, self.namespace, self.id, endpoint)
-        if env := self._entry.existing.env:
-            await sessions.set_env(endpoint, EnvRequest(env=env))
+        if before:
+            await self.carried.restore(endpoint)
         self.operations = Operations(endpoint, self._shared.settings.lifecycle.orphan_grace)
         self.endpoint = endpoint
+        # From here on changes are applied at once; those made during the start were not.
+        await self._apply(endpoint)
         await self._shared.processes.woken(self, endpoint)
         self.last_used = time.monotonic()
 
     async def _not_started(self, before: State) -> None:
         await self._entry.settle()
+        self._forget_endpoint()
         record = self._entry.existing
         if record.host_ref:
             await self._shared.lifecycle.remove(record.host_ref)
@@ -319,6 +328,7 @@ class Sandbox:
         self._left()
 
     async def _freeze(self, endpoint: Endpoint) -> None:
+        await self.carried.keep_changes(endpoint, lambda: True)
         # Recorded first: a frozen sandbox that is taken for a running one would look dead.
         await self._entry.save(state=State.FROZEN)
         try:
@@ -332,6 +342,7 @@ class Sandbox:
     async def _thaw(self, endpoint: Endpoint) -> None:
         await endpoint.runtime.resume(endpoint.host_ref)
         await self._entry.save(state=State.RUNNING)
+        await self._apply(endpoint)
 
     async def _stop(self) -> None:
         endpoint = self.endpoint
@@ -339,7 +350,7 @@ class Sandbox:
             await self._thaw(endpoint)
         await self._entry.save(state=State.STOPPING)
         if endpoint:
-            await sessions.keep(self._shared.store, self.namespace, self.id, endpoint)
+            await self.carried.keep(endpoint, lambda: True)
             await self._shared.lifecycle.shut_down(endpoint)
         await self._clean_up()
 
@@ -364,7 +375,7 @@ class Sandbox:
             wanted=SandboxOptions(),
         )  # fmt: skip
         try:
-            await self._shared.store.delete_sessions(*record.key)
+            await self.carried.forget()
             await self._shared.processes.forget(record.key, record.layer_id)
             if record.host_ref:
                 await self._shared.lifecycle.remove(record.host_ref)
@@ -384,11 +395,6 @@ class Sandbox:
 
     async def note_activity(self) -> None:
         """Write the time of the last use, so that idle time goes on counting after a restart."""
-        record = self.record
-        if record is None or not record.live or self._transitions.kind:
-            return
-        idle = 0.0 if self._busy else time.monotonic() - self.last_used
-        at = rules.now().timestamp() - idle
-        if record.last_activity_at and at - record.last_activity_at.timestamp() < 1.0:
-            return
-        await self._entry.save(last_activity_at=rules.from_timestamp(at))
+        if self.record and self.record.live and not self._transitions.kind:
+            idle = 0.0 if self._busy else time.monotonic() - self.last_used
+            await self._entry.change(lambda old: rules.activity(old, rules.now(), idle))

@@ -127,6 +127,7 @@ class Store:
         *,
         state: State | None = None,
         labels: Mapping[str, str] | None = None,
+        default_labels: Mapping[str, str] | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page:
@@ -140,7 +141,7 @@ class Store:
                 (namespace, after, state, state, _SCAN if labels else limit + 1),
             )
             for record in map(_record, batch):
-                if _has_labels(record, labels or {}):
+                if _has_labels(record, labels or {}, default_labels or {}):
                     found.append(record)
                 if len(found) > limit:
                     return Page(found[:limit], found[limit - 1].id)
@@ -314,6 +315,6 @@ def _record(row: tuple[bytes, int]) -> Record:
     return msgspec.json.decode(row[0], type=Record)
 
 
-def _has_labels(record: Record, labels: Mapping[str, str]) -> bool:
-    own = record.wanted.labels or {}
+def _has_labels(record: Record, labels: Mapping[str, str], default: Mapping[str, str]) -> bool:
+    own = default if record.wanted.labels is None else record.wanted.labels
     return all(own.get(name) == value for name, value in labels.items())

@@ -23,7 +23,8 @@ TICK = 0.5
 """Seconds between two looks at the live sandboxes."""
 
 NOTE_ACTIVITY = 5.0
-"""Seconds between two writes of the times of last use, for all sandboxes in one commit."""
+"""Seconds between two writes of the times of last use, and of the sessions used since, for all
+sandboxes in one commit."""
 
 
 BOUND_LOGS = 5.0
@@ -103,11 +104,18 @@ class Timers:
             await self._lookup(namespace, id).destroy()
 
     async def _note(self) -> None:
-        sandboxes = list(self._shared.live.values())
-        await asyncio.gather(*(s.note_activity() for s in sandboxes), return_exceptions=True)
+        live = list(self._shared.live.values())
+        notes = [sandbox.note_activity() for sandbox in live]
+        notes += [_keep_sessions(sandbox) for sandbox in live]
+        await asyncio.gather(*notes, return_exceptions=True)
 
     async def _reap(self) -> None:
         for sandbox in list(self._shared.live.values()):
             if sandbox.endpoint:
                 await sandbox.check_alive(sandbox.endpoint)
         await reaper.sweep(self._shared.lifecycle, self._shared.store)
+
+
+async def _keep_sessions(sandbox: Sandbox) -> None:
+    if endpoint := await sandbox.awake():
+        await sandbox.carried.keep_changes(endpoint, lambda: sandbox.endpoint is endpoint)

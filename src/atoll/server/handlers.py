@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 import atoll
-from atoll.engine import calls, ids, sessions
+from atoll.engine import calls, ids
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
@@ -149,13 +149,11 @@ def _file(op: Op[Any, Any]) -> Handler:
 async def _create_session(
     engine: Engine, request: Request, wanted: process.CreateSessionRequest
 ) -> process.SessionInfo:
-    async with _object(engine, request).use() as endpoint:
-        return await sessions.create(endpoint, wanted)
+    return await calls.create_session(_object(engine, request), wanted)
 
 
 async def _list_sessions(engine: Engine, request: Request, wanted: Empty) -> process.SessionList:
-    async with _object(engine, request).use() as endpoint:
-        return await sessions.listing(endpoint)
+    return await calls.list_sessions(_object(engine, request))
 
 
 async def _get_session(engine: Engine, request: Request, wanted: Empty) -> process.SessionInfo:
@@ -167,8 +165,7 @@ async def _get_session(engine: Engine, request: Request, wanted: Empty) -> proce
 
 
 async def _delete_session(engine: Engine, request: Request, wanted: Empty) -> Done:
-    async with _object(engine, request).use() as endpoint:
-        await endpoint.call({"op": "session.delete", "id": request.path_params["session"]})
+    await calls.delete_session(_object(engine, request), request.path_params["session"])
     return Done()
 
 

@@ -163,6 +163,7 @@ class Networks(bare.BareNetworks):
 
     def __init__(self) -> None:
         self.used: set[str] = set()
+        self.offline: set[str] = set()
         self.internet: list[bool] = []
         self.failure: Exception | None = None
 
@@ -174,7 +175,9 @@ class Networks(bare.BareNetworks):
 
     async def set_internet(self, host_ref: str, allowed: bool) -> None:
         assert host_ref in self.used
-        self.internet.append(allowed)
+        if allowed == (host_ref in self.offline):
+            self.internet.append(allowed)
+            (self.offline.discard if allowed else self.offline.add)(host_ref)
 
     async def release(self, host_ref: str) -> None:
         self.used.discard(host_ref)

@@ -21,7 +21,7 @@ from atoll.errors import (
 from atoll.settings import LifecycleSettings
 from atoll.wire import frames
 from atoll.wire.frames import Kind
-from atoll.wire.process import EnvRequest, ExecRequest
+from atoll.wire.process import ExecRequest
 from atoll.wire.sandbox import NamespaceConfig, SandboxOptions, State
 from integration.engine.conftest import Opener
 from integration.engine.scripted import Peer, World
@@ -211,20 +211,6 @@ async def test_stopping_is_idempotent_and_keeps_session_state(engine: Engine, wo
     assert [h["op"] for h in world.runtime.seen].count("shutdown") == 1
     await run(engine, "x")
     assert {"op": "session.import", "state": "s3cret"} in world.runtime.seen
-
-
-async def test_variables_of_the_sandbox_come_back_with_every_start(
-    engine: Engine, world: World
-) -> None:
-    sandbox = engine.sandbox("N", "box")
-    await calls.set_env(sandbox, EnvRequest(env={"A": "1", "B": "2"}))
-    assert world.runtime.starts == 0
-    await run(engine, "x")
-    await calls.set_env(sandbox, EnvRequest(env={"B": None}))
-    await sandbox.stop()
-    await run(engine, "x")
-    envs = [h["env"] for h in world.runtime.seen if h["op"] == "session.env"]
-    assert envs == [{"A": "1", "B": "2"}, {"B": None}, {"A": "1", "B": None}]
 
 
 async def test_reading_starts_nothing(engine: Engine, world: World) -> None:
@@ -422,6 +408,36 @@ async def test_internet_is_opened_and_closed_while_it_runs(engine: Engine, world
     assert world.networks.internet == [False, True]
 
 
+async def test_internet_that_is_closed_during_a_start_is_closed(
+    engine: Engine, world: World
+) -> None:
+    world.runtime.delay = 0.05
+    starting = asyncio.create_task(run(engine, "x"))
+    sandbox = engine.sandbox("N", "box")
+    while not world.runtime.running:
+        await asyncio.sleep(0.001)
+    await sandbox.configure(SandboxOptions(enable_internet=False))
+    await starting
+    assert world.networks.offline
+
+
+async def test_labels_apply_at_once_and_fall_back_to_the_namespace(
+    engine: Engine, world: World
+) -> None:
+    await engine.configure_namespace("N", NamespaceConfig(labels={"team": "a"}))
+    await run(engine, "x")
+    await engine.sandbox("N", "other").configure(SandboxOptions(labels={"team": "b"}))
+
+    async def found(team: str) -> list[str]:
+        page = await engine.list("N", state=None, labels={"team": team}, cursor=None, limit=9)
+        return [info.id for info in page.sandboxes]
+
+    assert (await found("a"), await found("b")) == (["box"], ["other"])
+    await engine.sandbox("N", "box").configure(SandboxOptions(labels={"team": "b"}))
+    assert (await engine.info("N", "box")).labels == {"team": "b"}
+    assert (await found("a"), await found("b")) == ([], ["box", "other"])
+
+
 async def test_a_silent_agent_does_not_keep_a_new_engine_from_serving(
     opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,7 +447,7 @@ async def test_a_silent_agent_does_not_keep_a_new_engine_from_serving(
     async with opener() as engine:
         for n in range(5):
             await run(engine, "x", id=f"b{n}")
-    monkeypatch.setattr("atoll.engine.sandbox.ADOPT_TIMEOUT", 0.2)
+    monkeypatch.setattr("atoll.engine.adoption.TIMEOUT", 0.2)
     world.runtime.scripts["hello"] = silent
     async with asyncio.timeout(1), opener() as engine:
         assert (await engine.info("N", "b0")).state is State.STOPPED

@@ -127,6 +127,10 @@ def test_custom_sizes_have_no_name() -> None:
     assert rules.info(record, NamespaceConfig(), Settings()).instance_type == "custom"
 
 
-def test_times_are_utc() -> None:
-    assert rules.from_timestamp(0).isoformat() == "1970-01-01T00:00:00+00:00"
-    assert rules.now().tzinfo is UTC
+def test_activity_is_noted_when_it_moved_by_a_second() -> None:
+    now = rules.now()
+    assert now.tzinfo is UTC
+    assert rules.activity(make_record(), now, 3) == {"last_activity_at": now - timedelta(seconds=3)}
+    noted = make_record(last_activity_at=now)
+    assert rules.activity(noted, now + timedelta(seconds=9), 8.5) == {}
+    assert rules.activity(noted, now + timedelta(seconds=9), 8) != {}

@@ -1,15 +1,18 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from atoll.engine.directory import ConflictError
-from atoll.engine.record import Record, from_timestamp
+from atoll.engine.record import Record
 from atoll.engine.store import Store
 from atoll.wire.sandbox import NamespaceConfig, SandboxOptions, State
+
+EPOCH = datetime.fromtimestamp(1, UTC)
 
 
 @pytest.fixture
@@ -20,9 +23,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def record(id: str, **fields: object) -> Record:
-    base = Record(
-        namespace="N", id=id, state=State.CREATED, layer_id=f"l-{id}", created_at=from_timestamp(1)
-    )
+    base = Record(namespace="N", id=id, state=State.CREATED, layer_id=f"l-{id}", created_at=EPOCH)
     return msgspec.structs.replace(base, **fields)
 
 
@@ -113,8 +114,8 @@ async def test_listings_filter_by_labels_over_many_rows(store: Store) -> None:
 
 async def test_owners_layers_and_expiry_are_found(store: Store) -> None:
     await store.create(record("a", host_ref="r", state=State.RUNNING))
-    await store.create(record("b", expires_at=from_timestamp(100)))
-    await store.create(record("c", state=State.DESTROYED, expires_at=from_timestamp(100)))
+    await store.create(record("b", expires_at=EPOCH + timedelta(seconds=99)))
+    await store.create(record("c", state=State.DESTROYED, expires_at=EPOCH + timedelta(seconds=99)))
     assert [r.id for r in await store.owners()] == ["a"]
     assert await store.layers() == {"l-a", "l-b"}
     assert await store.expired(99) == []

@@ -1,0 +1,33 @@
+"""Reading starts nothing, whatever the operation; only the file API reads from a running sandbox."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from atoll.engine.engine import Engine
+from atoll.wire import ops
+from integration.engine.scripted import World
+
+READING = [
+    op for op in ops.TABLE if op.scope is ops.Scope.READ and not op.path.startswith(ops.FILES)
+]
+BODIES: dict[str, Any] = {"wait_for_port": {"port": 80}}
+
+
+async def ask(client: httpx2.AsyncClient, op: "ops.Op[Any, Any]") -> int:
+    path = op.path.format(namespace="N", id="box", operation="o", session="default", process="p")
+    return (await client.request(op.method, path, json=BODIES.get(op.name))).status_code
+
+
+@pytest.mark.parametrize("op", READING, ids=lambda op: op.name)
+async def test_reading_neither_creates_nor_wakes(
+    client: httpx2.AsyncClient, engine: Engine, world: World, op: "ops.Op[Any, Any]"
+) -> None:
+    assert await ask(client, op) in {200, 404}
+    assert world.runtime.starts == 0
+    sandbox = engine.sandbox("N", "box")
+    await sandbox.ensure_running()
+    await sandbox.stop()
+    assert await ask(client, op) in {200, 404}
+    assert world.runtime.starts == 1
