@@ -4,8 +4,10 @@ Forked ahead by the router together with its stub, so that a command waits for n
 subreaper: whatever the command leaves behind stays below it, and it stays as long as that lives.
 """
 
+import gc
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -23,24 +25,43 @@ from atoll.agent.launch import Context
 from atoll.agent.logfile import LogFile
 from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.output import Output
+from atoll.agent.rehearsal import rehearse_start
 from atoll.agent.shell import Outcome
 from atoll.agent.viewer import Viewer
 from atoll.wire import frames
 from atoll.wire.agent import ORPHAN_GRACE, TIMEOUT_GRACE
 from atoll.wire.frames import Frame, Kind
 
+MAX_GROWTH: Final = 2 << 10
+"""KiB a supervisor may have grown by and still take another command."""
+
 INLINE_TAIL: Final = 2 << 10
 """Bytes of kept output that are handed to the router in the message itself."""
 
 
 def supervise(sock: socket.socket, config: Config) -> NoReturn:
-    """Be a supervisor from fork to exit; *sock* leads to the router."""
+    """Be a supervisor from fork to exit; *sock* leads to the router.
+
+    One command after the other, each with a fresh stub: that spares the router a fork and the next
+    command the first touch of this process's pages.
+    """
     code = 1
     try:
         events = () if config.memory_events is None else (config.memory_events,)
-        keep_only({0, 1, 2, sock.fileno(), *config.procs, *events})
+        keep = {0, 1, 2, sock.fileno(), *config.procs, *events}
+        keep_only(keep)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        Supervisor(sock, config).loop.run()
+        gc.disable()  # a collection at any time would copy every page it looks at
+        gc.freeze()
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + MAX_GROWTH
+        supervisor = Supervisor(sock, config)
+        rehearse_start()
+        while supervisor.serve() and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < most:
+            del supervisor
+            gc.collect()
+            keep_only(keep)
+            supervisor = Supervisor(sock, config)
+            channel.send(sock, {"report": "ready"})
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -71,10 +92,18 @@ class Supervisor:
         self._log: LogFile | None = None
         self._header: dict[str, Any] = {}
         self._orphaned: Timer | None = None
+        self._telling: Timer | None = None
         self._controls: set[Viewer] = set()
         self._last = b""
-        self._released = False
+        self._released = self._alone = False
         self.loop.watch(sock.fileno(), READ, self._on_message)
+
+    def serve(self) -> bool:
+        """Handle one command to its last process; return whether the router is still there."""
+        self.loop.run()
+        self.loop.close()
+        self._command.close()
+        return not self._alone
 
     # The router
 
@@ -155,8 +184,8 @@ class Supervisor:
     def _on_router_gone(self) -> None:
         """The sandbox ends: on a bare host there is no pid namespace that would end the tree."""
         self.loop.forget(self._sock.fileno())
-        self._released = True
-        self._command.end("shutdown", 0)
+        self._released = self._alone = True
+        self._command.end("agent", 0)
         self._leave_if_done()
 
     # The callers
@@ -232,7 +261,7 @@ class Supervisor:
     # The command
 
     def _on_started(self, pid: int) -> None:
-        self._report({"report": "started", "pid": pid})
+        self._telling = self.loop.later(0, lambda: self._report({"report": "started", "pid": pid}))
         self._audience.tell(self._logged(self._journal.started(pid), 0))
 
     def _emit(self, kind: int, data: bytes) -> None:
@@ -250,6 +279,8 @@ class Supervisor:
         self, outcome: dict[str, Any] | errors.SandboxError, shell: Outcome | None
     ) -> None:
         """Tell the router before the callers: who reads EXITED may ask for the next at once."""
+        if self._telling:
+            self._telling.cancel()
         if isinstance(outcome, errors.SandboxError):
             self._last = frames.encode_json(Kind.ERROR, outcome.to_wire())
         else:

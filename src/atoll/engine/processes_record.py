@@ -12,13 +12,13 @@ from atoll.wire.process import FINISHED, ProcessInfo, ProcessStatus, StartProces
 
 Status = ProcessStatus
 
-_REASONS = {"shutdown": "sleep"}
-"""What the agent says of a process it ended → what callers are told."""
-
 UNKNOWN = "its outcome is not known"
 GONE = "its sandbox ended"
 DESTROYED = "its sandbox was destroyed"
 SLEEP = "sleep"
+_REASONS = {"shutdown": SLEEP, "agent": GONE}
+"""What the agent says of a process it ended → what callers are told."""
+
 _RESTARTED = frozenset({SLEEP, GONE})
 
 

@@ -110,7 +110,7 @@ class ExitRecord(TypedDict, total=False):
     signal: str | None  # "SIGKILL", …
     timed_out: bool
     cancelled: bool
-    reason: str | None  # why it was ended: timeout, cancel, kill, session, shutdown
+    reason: str | None  # why it was ended: timeout, cancel, kill, session, shutdown, agent (gone)
     oom_killed: bool
     session_ended: bool  # the command ended its session's shell
     state_saved: bool  # False: shell state is as it was before
