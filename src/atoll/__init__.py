@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from atoll.sdk._async.sandbox import Sandbox
     from atoll.sdk._async.session import Session
     from atoll.sdk._async.streams import ExecStream, parse_sse_stream
+    from atoll.sdk._async.watch import WatchStream
     from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
-    from atoll.wire.files import FileInfo, FileList, FileMeta, WriteResult
+    from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.process import (
         ExecEvent,
         ExecResult,
@@ -64,8 +65,9 @@ _MODULES = {
     "atoll.sdk._async.sandbox": "Sandbox",
     "atoll.sdk._async.session": "Session",
     "atoll.sdk._async.streams": "ExecStream parse_sse_stream",
+    "atoll.sdk._async.watch": "WatchStream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
-    "atoll.wire.files": "FileInfo FileList FileMeta WriteResult",
+    "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
@@ -77,6 +79,7 @@ _SUBMODULES = {"errors", "sync"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
+    "Changes",
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
@@ -111,6 +114,8 @@ __all__ = [
     "Stderr",
     "Stdout",
     "Version",
+    "WatchEvent",
+    "WatchStream",
     "WriteResult",
     "__version__",
     "connect",

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.sandbox import Sandbox
     from atoll.sdk._sync.session import Session
     from atoll.sdk._sync.streams import ExecStream, parse_sse_stream
-    from atoll.wire.files import FileInfo, FileList, FileMeta, WriteResult
+    from atoll.sdk._sync.watch import WatchStream
+    from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.process import (
         ExecEvent,
         ExecResult,
@@ -63,8 +64,9 @@ _MODULES = {
     "atoll.sdk._sync.sandbox": "Sandbox",
     "atoll.sdk._sync.session": "Session",
     "atoll.sdk._sync.streams": "ExecStream parse_sse_stream",
+    "atoll.sdk._sync.watch": "WatchStream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
-    "atoll.wire.files": "FileInfo FileList FileMeta WriteResult",
+    "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
@@ -75,6 +77,7 @@ _SUBMODULES = {"errors"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
+    "Changes",
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
@@ -109,6 +112,8 @@ __all__ = [
     "Stderr",
     "Stdout",
     "Version",
+    "WatchEvent",
+    "WatchStream",
     "WriteResult",
     "__version__",
     "connect",

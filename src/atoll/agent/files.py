@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from atoll import errors
 from atoll.agent.files_request import Fields
-from atoll.agent.files_stream import Interrupted, Stream
+from atoll.agent.files_stream import Interrupted, Stream, Terminated
 from atoll.wire.frames import Kind
 
 OPERATIONS: Final = {
@@ -79,7 +79,7 @@ def serve(connection: socket.socket, header: Mapping[str, Any]) -> None:
 
 
 def _interrupt(*_: object) -> None:
-    raise Interrupted("the sandbox stops")
+    raise Terminated("the sandbox stops")
 
 
 def _run(stream: Stream, header: Mapping[str, Any]) -> None:

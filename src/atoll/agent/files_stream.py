@@ -39,6 +39,10 @@ class Interrupted(Exception):  # noqa: N818 - named after what happened, as Canc
     """The caller cancelled, went away, or the sandbox stops: undo what is unfinished."""
 
 
+class Terminated(Interrupted):
+    """The sandbox stops, and the caller still listens."""
+
+
 class Stream:
     """Sends and receives the frames of one operation.
 

@@ -20,7 +20,7 @@ from atoll.agent import files_filter, files_info, files_inotify, files_path, fil
 from atoll.agent.files_filter import Filter
 from atoll.agent.files_inotify import Event, Queue, Tree
 from atoll.agent.files_request import Fields
-from atoll.agent.files_stream import Interrupted, Stream
+from atoll.agent.files_stream import Interrupted, Stream, Terminated
 from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.frames import Kind
 
@@ -104,6 +104,15 @@ class Watcher:
 
     def run(self) -> None:
         """Tell of changes until the watch ends; then send END."""
+        try:
+            self._watch()
+        except Terminated:
+            self._stopped = "sandbox_stopped"
+        with suppress(Interrupted):
+            self.tell("stopped", self._top, is_directory=True, reason=self._stopped)
+            self._stream.send_json(Kind.END, {})
+
+    def _watch(self) -> None:
         while self._stopped is None:
             timeout = MOVE_TIMEOUT if self._leaving else HEARTBEAT_INTERVAL
             ready = self._stream.wanted_by(timeout, self.queue.fd)
@@ -115,9 +124,6 @@ class Watcher:
                 self._stream.send(Kind.HEARTBEAT)
             else:
                 self._drain()
-        with suppress(Interrupted):
-            self.tell("stopped", self._top, is_directory=True, reason=self._stopped)
-            self._stream.send_json(Kind.END, {})
 
     def tell(self, type: str, path: bytes, *, is_directory: bool, **more: Any) -> None:
         """Send one event."""

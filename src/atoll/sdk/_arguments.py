@@ -170,6 +170,31 @@ def check_streamed_encoding(encoding: str | None) -> None:
         )
 
 
+def globs(
+    include: Sequence[str] | None, exclude: Sequence[str] | None
+) -> tuple[list[str] | None, list[str] | None]:
+    """Return the globs of a watch or comparison as they go on the wire.
+
+    Raises:
+        ValidationFailedError: both are given, or one of them is a single text.
+    """
+    if include is not None and exclude is not None:
+        raise errors.ValidationFailedError(
+            "include and exclude exclude each other",
+            context={"field": "include"},
+            suggestion="name what to report, or what not to report",
+        )
+    for field, value in (("include", include), ("exclude", exclude)):
+        if isinstance(value, str):
+            raise errors.ValidationFailedError(
+                f"{field} is a list of globs, not one text", context={"field": field}
+            )
+    return (
+        None if include is None else list(include),
+        None if exclude is None else list(exclude),
+    )
+
+
 _DURATIONS = ("sleep_after", "ttl", "queue")
 
 

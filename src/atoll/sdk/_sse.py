@@ -15,7 +15,7 @@ import msgspec
 
 from atoll.errors import SandboxError
 from atoll.sdk._stream import Collector
-from atoll.wire.files import FileMeta
+from atoll.wire.files import FileMeta, WatchEvent
 from atoll.wire.process import ExecEvent, ExecRequest, Exited, Failed, Started, Stderr, Stdout
 
 RESULT_LIMIT = 1 << 20
@@ -32,6 +32,14 @@ def encode_event(event: dict[str, Any]) -> bytes:
 def encode_error(error: SandboxError) -> bytes:
     """Return the event of an error that ends a stream."""
     return encode_event({"type": "error", "error": error.message, "code": error.wire_code})
+
+
+def encode_watch(event: WatchEvent) -> bytes:
+    """Return one event of a watch in the shape of 0.12."""
+    shape = {name: value for name, value in event.to_dict().items() if value is not None}
+    if event.type not in {"watching", "stopped"}:
+        shape = {**shape, "type": "event", "eventType": event.type}
+    return encode_event(shape)
 
 
 def _timestamp(now: datetime) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.requests import Request
 
-from atoll.engine import calls
+from atoll.engine import filewatch
 from atoll.engine.engine import Engine
 from atoll.engine.link import Link, LinkError
 from atoll.errors import RangeNotSatisfiableError
@@ -136,7 +136,7 @@ async def watch(engine: Engine, request: Request, wanted: files.WatchRequest) ->
         form = shapes.WatchSseForm(id)
     elif frames.CONTENT_TYPE not in request.headers.get("accept", ""):
         form = shapes.WatchNdjsonForm(id)
-    source = calls.watch(sandbox, header_of(ops.WATCH, wanted))
+    source = filewatch.watch(sandbox, header_of(ops.WATCH, wanted))
     return Stream(lambda stream: answer.pump(source, form, stream, id))
 
 

@@ -227,7 +227,8 @@ class WatchEvent(Result, frozen=True, kw_only=True):
 
     `type` is watching, create, modify, delete, move_from, move_to, attrib, overflow or stopped.
     After an overflow events were lost: look at the directory itself. `reason` says why the watch
-    stopped (cancelled, deleted) or overflowed (queue, limit).
+    stopped (cancelled, deleted, moved, unmounted, sandbox_stopped, sandbox_frozen,
+    sandbox_destroyed) or overflowed (queue, limit).
     """
 
     type: str

@@ -10,6 +10,7 @@ from typing import IO, Any, Literal, TypeAlias, overload
 from atoll.sdk import _io, _arguments
 from atoll.sdk._sync.filestream import FileStream
 from atoll.sdk._sync.target import Target
+from atoll.sdk._sync.watch import WatchStream
 from atoll.sdk._results import ReadFileResult, shape_content
 from atoll.wire import files, ops
 
@@ -247,6 +248,35 @@ class Files(Target):
         request = files.ReplaceRequest(paths=list(paths), old=old, new=new, session=self._session)
         return self._call(ops.REPLACE_IN_FILES, request)
 
+    def watch(
+        self,
+        path: str,
+        *,
+        recursive: bool = True,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+    ) -> WatchStream:
+        """Return the changes at *path* as an iterator of events.
+
+        Args:
+            path: a directory or a file.
+            recursive: everything below it, also directories made later.
+            include: globs; only these.
+            exclude: globs; not these (default: .git, node_modules, .DS_Store).
+
+        Raises:
+            ValidationFailedError: both include and exclude are given.
+        """
+        included, excluded = _arguments.globs(include, exclude)
+        request = files.WatchRequest(
+            path=path,
+            session=self._session,
+            recursive=recursive,
+            include=included,
+            exclude=excluded,
+        )
+        return WatchStream(self._address, request)
+
     def check_changes(
         self,
         path: str,
@@ -264,13 +294,21 @@ class Files(Target):
             recursive: everything below it, not only the directory itself.
             include: globs; only these.
             exclude: globs; not these (default: .git, node_modules, .DS_Store).
+
+        Returns:
+            status ``unchanged``, ``changed`` or ``resync`` (the version given cannot be compared:
+            `reason` says why), and the `version` for the next call.
+
+        Raises:
+            ValidationFailedError: both include and exclude are given.
         """
+        included, excluded = _arguments.globs(include, exclude)
         request = files.ChangesRequest(
             path=path,
             session=self._session,
             since=since,
             recursive=recursive,
-            include=None if include is None else list(include),
-            exclude=None if exclude is None else list(exclude),
+            include=included,
+            exclude=excluded,
         )
         return self._call(ops.CHECK_CHANGES, request)

@@ -1,0 +1,72 @@
+"""The changes below a path as an iterator, and as server-sent events.
+
+A watch is not resumed: what happened while its connection was lost is not known, and a watch that
+went on as if nothing had happened would hide it. It ends with an error then; `check_changes`
+tells whether anything was missed.
+"""
+
+from contextlib import aclosing
+from typing import Self
+
+from atoll.errors import SandboxError
+from atoll.sdk import _aio, _shared, _sse
+from atoll.sdk._async.target import Address
+from atoll.sdk._async.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
+from atoll.sdk._watch import WatchReader
+from atoll.wire import ops
+from atoll.wire.files import WatchEvent, WatchRequest
+
+
+class WatchStream:
+    """An async iterator of `WatchEvent`: first ``watching``, last ``stopped``.
+
+    The watch begins with the first event. Closing the stream, or leaving an `async with` block,
+    ends it inside the sandbox too.
+    """
+
+    def __init__(self, address: Address, request: WatchRequest) -> None:
+        self._address = address
+        self._request = request
+        self._events = self._run()
+
+    def __aiter__(self) -> "WatchStream":
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        return await anext(self._events)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the watch."""
+        await self._events.aclose()
+
+    async def _run(self) -> _aio.Stream[WatchEvent]:
+        await self._address.ensure()
+        call = _shared.build_call(ops.WATCH, self._address.params, self._request)
+        send = self._address.transport.send(
+            call, ready=self._address.ready, timeout=SILENCE_SECONDS
+        )
+        reader = WatchReader()
+        try:
+            async with send as answer, aclosing(chunks_of(answer)) as chunks:
+                async for chunk in chunks:
+                    for event in reader.feed(chunk):
+                        yield event
+        except ConnectionLostError as error:
+            raise _shared.lost("watch", str(error)) from error
+        if not reader.finished:
+            raise _shared.lost("watch", "its stream ended early")
+
+    async def sse(self) -> _aio.Stream[bytes]:
+        """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients."""
+        async with aclosing(self._events) as events:
+            try:
+                async for event in events:
+                    yield _sse.encode_watch(event)
+            except SandboxError as error:
+                yield _sse.encode_error(error)
