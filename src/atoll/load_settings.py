@@ -25,6 +25,10 @@ from atoll.settings import Settings
 CONFIG_FILE: Final = Path("/etc/atoll/atoll.toml")
 """Read when neither a flag nor ATOLL_CONFIG names another file."""
 
+INHERITED: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""With PIP_*, and in either case: what reaches the clients of package indexes and registries as it
+is, unless `images.build_env` says otherwise."""
+
 LEGACY: Final[Mapping[str, tuple[str, float]]] = {
     "SANDBOX_API_KEY": ("server.api_key", 1),
     "SANDBOX_LOG_LEVEL": ("server.log_level", 1),
@@ -69,7 +73,7 @@ def load(
         found |= _from_file(path or CONFIG_FILE)
     found |= _from_environment(variables)
     found |= {name: (value, "flag") for name, value in (flags or {}).items()}
-    return _built(found)
+    return _built(_with_build_env(found, variables))
 
 
 def names() -> dict[str, type]:
@@ -107,6 +111,20 @@ def _from_environment(variables: Mapping[str, str]) -> dict[str, tuple[Any, str]
         if variable in variables:
             found[name] = (_parsed(variables[variable], known[name]), variable)
     return found
+
+
+def _with_build_env(
+    found: dict[str, tuple[Any, str]], variables: Mapping[str, str]
+) -> dict[str, tuple[Any, str]]:
+    inherited = {
+        name: value
+        for name, value in variables.items()
+        if value and (name.startswith("PIP_") or name.upper() in INHERITED)
+    }
+    given, origin = found.get("images.build_env", ({}, "environment"))
+    if not inherited or not isinstance(given, dict):
+        return found
+    return found | {"images.build_env": (inherited | given, origin)}
 
 
 def _number(text: str, variable: str) -> float:

@@ -123,3 +123,21 @@ def test_mistakes_in_variables_name_the_variable(tmp_path: Path, env: dict[str, 
 def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match="cannot be read"):
         load(environment={"ATOLL_CONFIG": str(tmp_path / "none.toml")})
+
+
+def test_clients_of_package_indexes_get_the_engines_proxies_and_pip_settings(
+    tmp_path: Path,
+) -> None:
+    env = {"PIP_INDEX_URL": "https://i", "HTTPS_PROXY": "p", "no_proxy": "x", "SECRET": "s"}
+    settings, origins = loaded(tmp_path, env=env)
+    assert settings.images.build_env == {
+        "PIP_INDEX_URL": "https://i",
+        "HTTPS_PROXY": "p",
+        "no_proxy": "x",
+    }
+    assert origins["images.build_env"] == "environment"
+    text = "[images.build_env]\nPIP_INDEX_URL = 'https://mine'\n"
+    settings, origins = loaded(tmp_path, text, env=env)
+    assert settings.images.build_env["PIP_INDEX_URL"] == "https://mine"
+    assert settings.images.build_env["HTTPS_PROXY"] == "p"
+    assert origins["images.build_env"] == str(tmp_path / "atoll.toml")

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import NotSupportedByRuntimeError
+from atoll.images.build import BuildNetwork
 from atoll.images.steps import Progress
 from atoll.wire.sandbox import ImageInfo
 
@@ -59,7 +60,13 @@ class BareImages:
         return BareImage("host")
 
     async def build(
-        self, folder: Path, dockerfile: str, *, tag: str, progress: Progress
+        self,
+        folder: Path,
+        dockerfile: str,
+        *,
+        tag: str,
+        network: BuildNetwork | None,
+        progress: Progress,
     ) -> BareImage:
         """Refuse: sandboxes have no images of their own here."""
         raise NotSupportedByRuntimeError(

@@ -4,15 +4,16 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from weakref import WeakValueDictionary
 
 import structlog
 
-from atoll.engine import components, ids, reaper
+from atoll.engine import building, components, ids, reaper
 from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
-from atoll.engine.parts import Images, Parts
+from atoll.engine.parts import Image, Images, Parts
 from atoll.engine.processes import Processes
 from atoll.engine.processes_log import ProcessLogs
 from atoll.engine.processes_table import ProcessTable
@@ -23,6 +24,7 @@ from atoll.engine.store import Store
 from atoll.engine.timers import Timers
 from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
+from atoll.images.steps import Progress
 from atoll.settings import Settings
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxPage, State
 
@@ -62,6 +64,14 @@ class Engine:
     def images(self) -> Images:
         """The images of this host."""
         return self._shared.lifecycle.parts.images
+
+    async def build(self, folder: Path, dockerfile: str, *, tag: str, progress: Progress) -> Image:
+        """Build a Dockerfile for a caller; raise as `ImageStore.build`."""
+        life, name = self._shared.lifecycle, self._shared.new_name()
+        async with building.network(life, name) as network:
+            return await self.images.build(
+                folder, dockerfile, tag=tag, network=network, progress=progress
+            )
 
     async def recover(self) -> None:
         """Take over what an earlier engine left, remove what nobody owns, start the timers."""

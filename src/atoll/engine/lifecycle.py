@@ -99,6 +99,8 @@ class Lifecycle:
     def __init__(self, parts: Parts, settings: Settings) -> None:
         self.parts = parts
         self.settings = settings
+        self.building: set[str] = set()
+        """Names in use by image builds, which no record tells of."""
 
     def run_dir(self, host_ref: str) -> Path:
         """Return the directory of one start."""

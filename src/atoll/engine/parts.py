@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from atoll.errors import RuntimeNotAvailableError
+from atoll.images.build import BuildNetwork
 from atoll.images.certificates import Trust
 from atoll.images.steps import Progress
 from atoll.runtime.base import Runtime
@@ -51,7 +52,13 @@ class Images(Protocol):
     async def list(self) -> list[ImageInfo]: ...
     async def build_base(self, progress: Progress) -> Image: ...
     async def build(
-        self, folder: Path, dockerfile: str, *, tag: str, progress: Progress
+        self,
+        folder: Path,
+        dockerfile: str,
+        *,
+        tag: str,
+        network: BuildNetwork | None,
+        progress: Progress,
     ) -> Image: ...
 
 

@@ -2,8 +2,8 @@
 
 Every outside image a Dockerfile names is in that storage before the build begins, so a build
 never pulls and its failure is always the Dockerfile's. `RUN` steps use an OCI runtime where that
-works (found by running one), else a plain chroot. They have the host's network; what that means
-is in docs/design/002-image-builds.md.
+works (found by running one), else a plain chroot. They have the host's network unless another is
+given; what that means is in docs/design/002-image-builds.md.
 """
 
 import asyncio
@@ -40,15 +40,25 @@ BaseImage = Callable[[], Awaitable[tuple[Record, Path]]]
 """Gives the base image's record and its layer."""
 
 
+_BIND_RESOLV_CONF = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+
+
 class BuildNetwork(NamedTuple):
-    """A network namespace for steps instead of the host's own, and its resolvers."""
+    """A network namespace for a build instead of the host's own, and its resolvers.
+
+    The builder itself runs in it: a plain chroot has no network of its own, and what `ADD` names is
+    fetched by the builder.
+    """
 
     netns: Path
     nameservers: tuple[str, ...]
 
-    def options(self) -> list[str]:
-        """Return buildah's options."""
-        return [f"--network={self.netns}", *(f"--dns={address}" for address in self.nameservers)]
+    def entering(self, folder: Path) -> list[str | Path]:
+        """Return what goes before a command that is to run in it; *folder* is for a file."""
+        resolv_conf = folder / "resolv.conf"
+        resolv_conf.write_text("".join(f"nameserver {s}\n" for s in self.nameservers))
+        bind = ("sh", "-c", _BIND_RESOLV_CONF, resolv_conf)
+        return ["nsenter", f"--net={self.netns}", "--", *bind]
 
 
 class Builder:
@@ -104,26 +114,31 @@ class Builder:
         path.write_text(rewritten)
         name = storage_name(tag)
         options = [
-            *(network.options() if network else ["--network=host"]),
             *([f"--volume={self._trust.directory}:{TARGET}:ro"] if self._trust else []),
             *(f"--build-arg={key}={value}" for key, value in (dict(build_args) | trust).items()),
             f"--tag={name}",
             f"--file={path}",
         ]
-        await self._run_build([*options, str(context)], progress)
+        enter = network.entering(layout.parent) if network else []
+        await self._run_build(enter, [*options, str(context)], progress)
         await self._export(name, layout, progress)
 
-    async def _run_build(self, options: list[str], progress: Progress) -> None:
+    async def _run_build(
+        self, enter: list[str | Path], options: list[str], progress: Progress
+    ) -> None:
         argv: list[str | Path] = [
-            *self._argv("bud"), *await self._isolation(), "--pull=false", "--layers",
+            *enter, *self._argv("bud"), "--network=host", *await self._isolation(), "--pull=false", "--layers",
             "--force-rm", "--format=oci", f"--cgroup-parent=/{groups.PARENT}",
             f"--memory={self._settings.build_memory_mib}m", *options,
         ]  # fmt: skip
+        # A caller's steps get neither the host's proxies, which they could not reach, nor what they
+        # tell.
+        env = self._own_env() if enter else self._env()
         watch = _Watch(progress)
         await asyncio.to_thread(groups.prepare)
         timeout = self._settings.build_timeout
         try:
-            await run_step(argv, watch.line, timeout=timeout, env=self._env())
+            await run_step(argv, watch.line, timeout=timeout, env=env)
         except StepFailedError as failed:
             raise ImageBuildFailedError(
                 f"the build failed at {watch.step}",
@@ -246,8 +261,11 @@ class Builder:
         return f"containers-storage:[overlay@{self._root}+{self._run}]{name}"
 
     def _env(self) -> dict[str, str]:
+        return dict(self._settings.build_env) | self._own_env()
+
+    def _own_env(self) -> dict[str, str]:
         """Shut out the host's own container configuration, but for its registries."""
-        return dict(self._settings.build_env) | {
+        return {
             "CONTAINERS_STORAGE_CONF": str(self._storage_conf),
             "CONTAINERS_CONF": "/dev/null",
             "TMPDIR": str(self._places.root / "tmp"),

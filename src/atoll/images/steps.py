@@ -22,7 +22,12 @@ Progress = Callable[[str], None]
 _TAIL = 40
 """Last lines of output that an error carries: enough for a compiler's or pip's last words."""
 
-_PACKAGES = {"setpriv": "util-linux", "unshare": "util-linux", "pip3": "python3-pip"}
+_PACKAGES = {
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "pip3": "python3-pip",
+}
 _MAX_LINE = 2_000
 _NAMESPACES = (
     "setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",

@@ -45,7 +45,7 @@ async def image(engine: Engine, request: Request) -> Stream:
 
     async def work(progress: Progress) -> Image:
         try:
-            return await engine.images.build(
+            return await engine.build(
                 Path(scratch.name), wanted.dockerfile, tag=wanted.tag, progress=progress
             )
         finally:

@@ -1,6 +1,7 @@
 """Dockerfiles are built as people write them, steps really run, and failures say what failed."""
 
 import asyncio
+import socket
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -190,7 +191,10 @@ async def test_steps_are_bounded(built: ImageStore, tmp_path: Path) -> None:
 
 
 async def test_steps_can_run_in_a_network_of_their_own(built: ImageStore, tmp_path: Path) -> None:
-    """The engine gives one with a sandbox's policy; the host's services are out of reach."""
+    """The engine gives one with a sandbox's policy; the host's services are out of reach.
+
+    The builder is in it as well: it fetches what `ADD` names, here from the host's own loopback.
+    """
     name = "atoll-test-build"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
@@ -204,6 +208,25 @@ async def test_steps_can_run_in_a_network_of_their_own(built: ImageStore, tmp_pa
         line.split(":")[0].strip() for line in lines if line.count(":") == 1 and " 0 " in line
     ] == ["lo"]
     assert "nameserver 192.0.2.53" in lines
+
+
+async def test_a_build_with_a_network_of_its_own_adds_nothing_from_the_hosts(
+    built: ImageStore, tmp_path: Path
+) -> None:
+    name = "atoll-test-add"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(0)
+            url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+            write(tmp_path, "FROM atoll/base", f"ADD {url} /x")
+            network = BuildNetwork(Path("/run/netns", name), ())
+            with pytest.raises(ImageBuildFailedError):
+                await built.build(tmp_path, tag="atoll-test/add", network=network)
+            with pytest.raises(BlockingIOError):
+                server.accept()
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
 async def test_builds_at_the_same_time_take_turns(built: ImageStore, tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ class Images:
         self.seconds = 0.0
         self.ended = False
 
-    async def build(self, folder: Path, dockerfile: str, *, tag: str, progress: Any) -> Any:
+    async def build(
+        self, folder: Path, dockerfile: str, *, tag: str, network: Any, progress: Any
+    ) -> Any:
         names = await asyncio.to_thread(lambda: sorted(p.name for p in folder.iterdir()))
         self.seen = {"folder": folder, "names": names, "dockerfile": dockerfile, "tag": tag}
         progress("STEP 1")
