@@ -170,6 +170,30 @@ def packet_filter(problem: str | None) -> Check:
     )
 
 
+def dns(nameservers: Sequence[str]) -> Check:
+    """Judge the resolvers sandboxes would get."""
+    if nameservers:
+        return Check(name="DNS", verdict=Verdict.OK, seen=", ".join(nameservers))
+    return Check(
+        name="DNS",
+        verdict=Verdict.WARNING,
+        seen="sandboxes have none: the host's own resolver cannot be reached from inside",
+        advice="set network.nameservers",
+    )
+
+
+def forwarding(refusals: Sequence[str], suggestion: str) -> Check:
+    """Judge what other packet filters refuse; *suggestion* is how to let sandboxes through."""
+    if not refusals:
+        return Check(name="forwarding", verdict=Verdict.OK, seen="no other filter refuses it")
+    return Check(
+        name="forwarding",
+        verdict=Verdict.WARNING,
+        seen=f"sandboxes may have no internet: dropped by default in {'; '.join(refusals)}",
+        advice=suggestion,
+    )
+
+
 def report(checks: Sequence[Check], runtime_name: str | None) -> Report:
     """Return all checks with the level of isolation that they leave."""
     usable = not any(check.verdict is Verdict.FAILED for check in checks)

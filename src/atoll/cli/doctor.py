@@ -1,6 +1,7 @@
 """``atoll doctor``: what this host allows, what to install, which isolation is in force."""
 
 import asyncio
+import json
 import os
 import shutil
 import tempfile
@@ -14,7 +15,7 @@ from atoll.cli import checks
 from atoll.cli.checks import Check, Report, Verdict
 from atoll.cli.options import AsJson, print_json
 from atoll.errors import SandboxError
-from atoll.settings import Settings, StorageSettings
+from atoll.settings import NetworkSettings, Settings, StorageSettings
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MARKS = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAILED: "FAIL"}
@@ -54,7 +55,7 @@ async def examine(settings: Settings) -> Report:
         *(checks.tool(name, shutil.which(name, path=_PATH)) for name in checks.TOOLS),
     ]
     if uid == 0:
-        found += [await _storage(settings), await _packet_filter()]
+        found += [await _storage(settings), *await _network(settings.network)]
     return checks.report(found, runtime_name)
 
 
@@ -104,11 +105,17 @@ async def _storage(settings: Settings) -> Check:
         return checks.storage(layers.kind, None)
 
 
-async def _packet_filter() -> Check:
+async def _network(settings: NetworkSettings) -> list[Check]:
     from atoll.host import process
+    from atoll.network import foreign, resolvers
 
+    resolved = checks.dns(settings.nameservers or resolvers.host_nameservers())
     try:
-        done = await process.run(["nft", "list", "tables"], timeout=10)
+        done = await process.run(["nft", "-j", "list", "chains"], timeout=10)
     except (FileNotFoundError, TimeoutError) as error:
-        return checks.packet_filter(str(error))
-    return checks.packet_filter(done.message if done.code else None)
+        return [resolved, checks.packet_filter(str(error))]
+    if done.code:
+        return [resolved, checks.packet_filter(done.message)]
+    refusals = foreign.forward_refusals(json.loads(done.stdout))
+    forwarding = checks.forwarding(refusals, foreign.SUGGESTION)
+    return [resolved, checks.packet_filter(None), forwarding]

@@ -4,8 +4,9 @@ A subvolume is made together with its limit in one transaction, so none ever exi
 are members of one parent group, whose limit is what the store as a whole may take.
 
 Cost of full quota groups, measured with 200 subvolumes of 10 snapshots each: snapshot 2.8 ms
-instead of 2.2 ms, commit of 200 x 100 small files 0.66 s instead of 0.25 s, throughput the same.
-Simple quotas (kernel 6.7) were not cheaper and do not credit deleted inherited files.
+instead of 2.2 ms, commit of 200 x 100 small files 0.66 s instead of 0.25 s. With simple quotas the
+commit took 0.49 s; they came with kernel 6.7, so the kernels of stable distributions lack them, and
+they do not credit deleted inherited files. Throughput differed by less than its noise.
 """
 
 import array
