@@ -436,18 +436,3 @@ async def test_labels_apply_at_once_and_fall_back_to_the_namespace(
     await engine.sandbox("N", "box").configure(SandboxOptions(labels={"team": "b"}))
     assert (await engine.info("N", "box")).labels == {"team": "b"}
     assert (await found("a"), await found("b")) == ([], ["box", "other"])
-
-
-async def test_a_silent_agent_does_not_keep_a_new_engine_from_serving(
-    opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def silent(peer: Peer, header: dict[str, Any]) -> None:
-        await peer.next()
-
-    async with opener() as engine:
-        for n in range(5):
-            await run(engine, "x", id=f"b{n}")
-    monkeypatch.setattr("atoll.engine.adoption.TIMEOUT", 0.2)
-    world.runtime.scripts["hello"] = silent
-    async with asyncio.timeout(1), opener() as engine:
-        assert (await engine.info("N", "b0")).state is State.STOPPED
