@@ -150,10 +150,7 @@ class Processes:
     async def _run(self, sandbox: "Sandbox", endpoint: Endpoint, process: Process) -> None:
         """Ask the agent; return when the process runs, and watch it from then on."""
         try:
-            link = await self._open(endpoint, process.record)
-            async for first in link.frames():
-                if first.kind != Kind.HEARTBEAT:
-                    break
+            link, first = await self._ask(endpoint, process.record)
         except OSError as error:  # the log could not be made: nothing was asked
             failure = from_os_error(error, "the log of the process")
             await self.watches.fail(process, failure)
@@ -168,12 +165,19 @@ class Processes:
         await self.watches.started(process, first)
         self.watches.watch(sandbox, endpoint, process, link)
 
-    async def _open(self, endpoint: Endpoint, record: ProcessRecord) -> Link:
+    async def _ask(self, endpoint: Endpoint, record: ProcessRecord) -> tuple[Link, Frame]:
         fd = self._logs.create(record)
         try:
-            return await endpoint.open(rules.header(record, self._settings.log_mib * MIB), [fd])
+            link = await endpoint.open(rules.header(record, self._settings.log_mib * MIB), [fd])
         finally:
             os.close(fd)
+        try:
+            while (first := await anext(link.frames())).kind == Kind.HEARTBEAT:
+                pass
+        except BaseException:
+            link.close()
+            raise
+        return link, first
 
     # Telling
 

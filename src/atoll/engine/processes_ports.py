@@ -165,4 +165,4 @@ async def _status(connection: socket.socket, wanted: WaitForPort) -> int:
         head += data
     if not head.startswith(b"HTTP/"):
         raise ValueError("not HTTP")
-    return int(head.split(b" ", 2)[1][:3])
+    return int(head.partition(b" ")[2][:3])
