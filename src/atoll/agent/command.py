@@ -26,6 +26,9 @@ from atoll.wire.agent import TIMEOUT_GRACE
 from atoll.wire.frames import Kind
 
 TERM: Final = signal.SIGTERM
+_PATIENCE: Final = 0.003
+"""Seconds after which a command that neither ended nor failed is looked at."""
+
 _NEVER_STARTED: Final = {"session": errors.SessionDestroyedError}
 
 
@@ -64,12 +67,18 @@ class Command:
         self._plan: launch.Plan | None = None
         self._timeout: Timer | None = None
         self._began = self._took = 0.0
-        self._running = False
+        self._begun = False  # the stub was told what to become
+        self._running = False  # and is known to have become it
         self._status: int | None = None
         self._drained = False
         self._settled = False
         self._childless = False
         loop.on_child(self._reap)
+        loop.soon(self._reap)
+
+    def close(self) -> None:
+        """Let a stub that was never used go."""
+        self._stub.sock.close()
 
     # From the request to the running program
 
@@ -111,10 +120,15 @@ class Command:
         if self._terminal:
             terminal.give(self._stub.theirs[0], user.uid, user.gid)
         self._oom.mark()
-        self._began = time.monotonic()
-        self._loop.watch(self._stub.sock.fileno(), READ, lambda _: self._on_stub())
+        self._begun, self._began = True, time.monotonic()
+        self._loop.later(_PATIENCE, self._watch_stub)
         self._stub.run(plan.message(user, tty=self._terminal is not None), plan.files)
         plan.close()
+
+    def _watch_stub(self) -> None:
+        """A short command has ended by now: waking up for its start would only have slowed it."""
+        if self._stub.sock.fileno() >= 0 and not self._settled:
+            self._loop.watch(self._stub.sock.fileno(), READ, lambda _: self._on_stub())
 
     def _on_stub(self) -> None:
         sock = self._stub.sock
@@ -125,11 +139,13 @@ class Command:
         if self._stub.report and self._plan:
             self._settle_with(launch.failure(self._stub.report, self._plan.argv))
         elif not self._stub.ready:
-            self._settle_with(
-                errors.CommandExecutionError("the command was killed before it started")
-            )
+            self._settle_with(self._never_started(self._ending.reason or "its process was killed"))
         else:
             self._started()
+
+    def _never_started(self, reason: str) -> errors.SandboxError:
+        kind = _NEVER_STARTED.get(reason, errors.OperationInterruptedError)
+        return kind(f"the command was ended before it started ({reason})")
 
     def _started(self) -> None:
         self._running = True
@@ -145,7 +161,7 @@ class Command:
     @property
     def idle(self) -> bool:
         """Whether the outcome was told and nothing of the tree lives."""
-        return self._settled and (self._childless or not self._running)
+        return self._settled and (self._childless or not self._begun)
 
     def write(self, data: bytes) -> bool:
         """Feed standard input; return whether the caller has to wait now."""
@@ -184,14 +200,13 @@ class Command:
 
     def fail(self, error: errors.SandboxError) -> None:
         """Report *error* if the command has not begun; a running one is not harmed."""
-        if not self._running:
+        if not self._begun:
             self._settle_with(error)
 
     def end(self, reason: str, grace: float, number: int = TERM) -> None:
         """End the whole tree: signal *number*, *grace* seconds, KILL."""
-        if not self._running:
-            kind = _NEVER_STARTED.get(reason, errors.OperationInterruptedError)
-            self._settle_with(kind(f"the command was ended before it started ({reason})"))
+        if not self._begun:
+            self._settle_with(self._never_started(reason))
         elif not self._childless:
             self._ending.begin(reason, grace, number)
 
@@ -216,11 +231,11 @@ class Command:
             return
         self._on_stub()  # it may have executed and ended before its socket was looked at
         if not self._running:
-            self._settle_with(errors.CommandExecutionError("the command's process was killed"))
             return
         self._status = status
         self._took = time.monotonic() - self._began
         self._pump.mark_owed()
+        self._pump.read_now()
         self._loop.later(DRAIN, self._on_drained)
         if self._timeout:
             self._timeout.cancel()

@@ -149,7 +149,7 @@ class Commands:
                 os.close(fd)
         elif body["report"] == "started":
             operation.pid = body["pid"]
-        else:
+        elif body["report"] == "ended":
             operation.last = body["last"].encode("latin-1")
             operation.tail = body.get("tail", "").encode("latin-1")
             operation.size = len(operation.tail)

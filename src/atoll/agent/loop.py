@@ -10,6 +10,7 @@ import select
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -45,6 +46,8 @@ class Loop:
         self._handlers: dict[int, Handler] = {}
         self._masks: dict[int, int] = {}
         self._timers: list[Timer] = []
+        self._soon: deque[Callable[[], None]] = deque()
+        self._pipe: tuple[int, ...] = ()
         self.stopped = False
 
     def watch(self, fd: int, mask: int, handler: Handler) -> None:
@@ -67,9 +70,13 @@ class Loop:
         heapq.heappush(self._timers, timer)
         return timer
 
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call *callback* when the events of this round are handled."""
+        self._soon.append(callback)
+
     def on_child(self, callback: Callable[[], None]) -> None:
         """Call *callback* after SIGCHLD, from the loop and not from the signal handler."""
-        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._pipe = reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
@@ -78,6 +85,14 @@ class Loop:
             callback()
 
         self.watch(reader, READ, wake)
+
+    def close(self) -> None:
+        """Give up a loop that is not run any more; what it watched stays open."""
+        if self._pipe:
+            signal.set_wakeup_fd(-1)
+        for fd in self._pipe:
+            os.close(fd)
+        self._epoll.close()
 
     def stop(self) -> None:
         """Let `run` return."""
@@ -97,8 +112,12 @@ class Loop:
         while self._timers and self._timers[0].due <= now:
             if callback := heapq.heappop(self._timers).callback:
                 _guarded(callback)
+        for _ in range(len(self._soon)):
+            _guarded(self._soon.popleft())
 
     def _delay(self) -> float | None:
+        if self._soon:
+            return 0.0
         while self._timers and self._timers[0].callback is None:
             heapq.heappop(self._timers)
         return max(0.0, self._timers[0].due - time.monotonic()) if self._timers else None

@@ -20,6 +20,10 @@ DRAIN: Final = 0.2
 """Seconds that output of background children still counts after the command has ended."""
 
 
+_PIPEFUL: Final = 3
+"""Chunks: a full pipe, and one more to see its end."""
+
+
 class _Source:
     __slots__ = ("kind", "owed")
 
@@ -68,6 +72,13 @@ class Pump:
             with suppress(OSError):
                 answer = fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0")
                 source.owed = struct.unpack("=i", answer)[0]
+
+    def read_now(self) -> None:
+        """Read what a pipe holds and perhaps its end, without waiting to be told of it."""
+        for fd in list(self._sources):
+            for _ in range(_PIPEFUL):
+                if not self._paused and fd in self._sources:
+                    self._read(fd)
 
     def divert(self) -> None:
         """Read on, but throw everything away."""

@@ -37,6 +37,7 @@ def become_command(sock: socket.socket, config: Config) -> NoReturn:
     try:
         sock = _parked(sock)
         _prepare(config)
+        _rehearse()
         if message := channel.receive(sock):
             _execute(sock, message, config)
     except _FailedError as failure:
@@ -64,6 +65,19 @@ def _prepare(config: Config) -> None:
         for number in confine.dropped(kernel.get_permitted()):
             with suppress(OSError):  # a number above the kernel's last one
                 kernel.prctl(kernel.PR_CAPBSET_DROP, number)
+
+
+def _rehearse() -> None:
+    """Touch what the start will touch; see `atoll.agent.rehearsal`."""
+    ours, theirs = channel.pair()
+    channel.send(ours, {"argv": ["x"], "env": {"A": "1"}, "targets": [0, 1, 2]}, [0, 1, 2])
+    if message := channel.receive(theirs):
+        for fd in message.fds:
+            os.close(fd)
+    with suppress(_FailedError):
+        _search("x", ["x"], {"A": "1"}, "/nowhere:/nowhere")
+    ours.close()
+    theirs.close()
 
 
 def _execute(sock: socket.socket, message: channel.Message, config: Config) -> NoReturn:

@@ -63,6 +63,8 @@ def supervise(sock: socket.socket, config: Config) -> NoReturn:
             supervisor = Supervisor(sock, config)
             channel.send(sock, {"report": "ready"})
         code = 0
+    except BrokenPipeError:  # the router has gone, or has enough that wait
+        code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -174,7 +176,8 @@ class Supervisor:
             self._dismiss(viewer)
 
     def _on_end(self, message: channel.Message) -> None:
-        self._command.end(message.body["reason"], message.body["grace"])
+        if self._header:  # else it was meant for the last command, of which nothing is left
+            self._command.end(message.body["reason"], message.body["grace"])
 
     def _on_release(self, _: channel.Message) -> None:
         """The router knows the outcome: it sends no more connections here."""

@@ -59,13 +59,13 @@ class Viewer:
         return self.backlog >= BACKLOG
 
     def send(self, frame: bytes) -> None:
-        """Queue *frame* and send what the peer takes now."""
+        """Queue *frame*; what is queued in one round of the loop is sent together."""
         if self.closed or self._finishing:
             return
         self._queue.append(frame)
         self.backlog += len(frame) + FRAME_CHARGE
         if len(self._queue) == 1:
-            self._flush()
+            self._loop.soon(self._flush)
 
     @property
     def stalled(self) -> float:
@@ -107,6 +107,8 @@ class Viewer:
             self._receive(everything=bool(events & GONE))
 
     def _flush(self) -> None:
+        if self.closed or not self._queue:
+            return
         was_full = self.full
         try:
             while self._queue:

@@ -1,18 +1,31 @@
-"""The router's side of its supervisors: forked ahead, handed a command, heard until they leave."""
+"""The router's side of its supervisors: forked ahead, handed a command, taken back after it."""
 
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from atoll.agent import channel
 from atoll.agent.channel import Message
 from atoll.agent.config import Config
-from atoll.agent.loop import READ, Loop
+from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.operations import Operation
 from atoll.agent.supervisor import supervise
+
+_PAUSE: Final = 0.02
+"""Seconds without a command after which the next supervisor is forked, if none is ready by then.
+Forked at once it would delay the command that has just begun; and most often that command's own
+supervisor is back before."""
+
+MAX_READY: Final = 2
+"""One that waits and one that comes back: enough for calls one after the other."""
+
+
+IDLE: Final = 2.0
+"""Seconds after which a second one that waits has to go."""
 
 
 class Worker:
@@ -62,10 +75,12 @@ class Workers:
         self._loop, self._config = loop, config
         self._on_report, self._on_left = on_report, on_left
         self._all: dict[int, Worker] = {}
-        self._ready: Worker | None = None
+        self._ready: deque[Worker] = deque()
+        self._timer: Timer | None = None
+        self._trimming: Timer | None = None
 
     def __len__(self) -> int:
-        return len(self._all) - (self._ready is not None)
+        return len(self._all) - len(self._ready)
 
     def operations(self) -> Iterator[Operation]:
         """Yield the operations of all supervisors, also of those that only stay behind."""
@@ -78,20 +93,23 @@ class Workers:
         return set(self._all)
 
     def prepare(self) -> None:
-        """Have a supervisor and its stub ready for the next command.
-
-        Called when one reports, not when it is handed a command: the fork would delay that command
-        by as much as it saves the next.
-        """
-        if self._ready is None:
-            self._ready = self._fork()
+        """Have a supervisor and its stub ready for the next command."""
+        if not self._ready:
+            self._ready.append(self._fork())
 
     def take(self, operation: Operation) -> Worker:
-        """Return the supervisor that is ready (or a new one) for *operation*."""
-        worker, self._ready = self._ready, None
-        if worker is None or worker.gone:
-            worker = self._fork()
+        """Return a supervisor that is ready (or a new one) for *operation*."""
+        worker = None
+        while self._ready and worker is None:
+            worker = self._ready.popleft()
+            if worker.gone:
+                self.catch_up(worker)
+                worker = None
+        worker = worker or self._fork()
         worker.operation, operation.supervisor = operation, worker
+        if self._timer:
+            self._timer.cancel()
+        self._timer = self._loop.later(_PAUSE, self.prepare)
         return worker
 
     def _fork(self) -> Worker:
@@ -124,17 +142,33 @@ class Workers:
             message = None
         if message is None:
             self._leave(worker)
+        elif message.body["report"] == "ready":
+            self._take_back(worker)
         elif worker.operation:
             self._on_report(worker, message)
-            self._loop.later(0, self.prepare)
         return message is not None
+
+    def _take_back(self, worker: Worker) -> None:
+        if worker.operation:
+            worker.operation.supervisor = None
+            worker.operation = None
+        self._ready.append(worker)
+        if len(self._ready) > MAX_READY:
+            self._leave(self._ready[0])
+        elif len(self._ready) > 1:
+            self._trimming = self._trimming or self._loop.later(IDLE, self._trim)
+
+    def _trim(self) -> None:
+        """After a quiet time one that waits is enough; each has 1 MB of its own."""
+        self._trimming = None
+        if len(self._ready) > 1:
+            self._leave(self._ready[0])
 
     def _leave(self, worker: Worker) -> None:
         self._loop.forget(worker.sock.fileno())
         worker.sock.close()
         del self._all[worker.pid]
-        if worker is self._ready:
-            self._ready = None
+        if worker in self._ready:
+            self._ready.remove(worker)
         if worker.operation:
             self._on_left(worker)
-        self.prepare()

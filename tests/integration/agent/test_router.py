@@ -93,7 +93,7 @@ def test_finished_work_leaves_no_descriptor_and_no_process(agent: Client) -> Non
 
     agent.exec("true", session="default")
     agent.call("fs.exists", path="/")
-    time.sleep(0.3)
+    eventually(lambda: count()[1] == 1)
     before = count()
     for _ in range(10):
         agent.exec("true", session="default")

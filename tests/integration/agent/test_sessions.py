@@ -207,3 +207,10 @@ def test_what_a_command_left_is_seen_by_whatever_is_asked_next(agent: Client) ->
         assert reply["absolutePath"].endswith(f"/d{n}")
         found = {one["id"]: one["cwd"] for one in agent.call("session.list")["sessions"]}
         assert found["quick"].endswith(f"/d{n}")
+
+
+def test_deleting_a_session_does_not_hit_the_next_command_of_its_supervisor(agent: Client) -> None:
+    for n in range(20):
+        agent.call("session.create", id=f"short-{n}")
+        assert run(agent, f"echo {n}", f"short-{n}") == f"{n}\n"
+        agent.call("session.delete", id=f"short-{n}")

@@ -42,6 +42,7 @@ def side() -> Iterator[Side]:
 
 def test_frames_go_both_ways(side: Side) -> None:
     side.viewer.send(frames.encode(Kind.STDOUT, b"out"))
+    side.turn(1)
     assert side.peer.recv(99) == frames.encode(Kind.STDOUT, b"out")
     side.peer.sendall(frames.encode(Kind.STDIN, b"in") + frames.encode(Kind.STDIN_CLOSE))
     side.turn()
@@ -55,6 +56,7 @@ def test_a_peer_that_does_not_read_fills_it_and_reading_makes_room(side: Side) -
         side.viewer.send(frame)
         count += 1
     received = 0
+    side.turn(1)
     while received < count * len(frame):
         received += len(side.peer.recv(1 << 20))
         side.turn(1)
@@ -100,6 +102,7 @@ def test_finishing_sends_everything_first_then_waits_for_the_peer(side: Side) ->
     side.viewer.finish()
     side.peer.sendall(frames.encode(Kind.STDIN, b"still writing"))
     received = b""
+    side.turn(1)
     while len(received) < 2 * len(frame):
         received += side.peer.recv(1 << 20)
         side.turn(1)

@@ -28,15 +28,47 @@ def children(pid: int) -> list[int]:
         return list(map(int, file.read().split()))
 
 
-def test_a_supervisor_and_its_stub_are_ready_before_they_are_needed(agent: Client) -> None:
+def rest(agent: Client) -> int:
+    """Wait until one supervisor and its stub are ready and nothing else is there; return it."""
+
+    def rested() -> bool:
+        found = children(agent.pid)
+        return len(found) == 1 and len(children(found[0])) == 1
+
     agent.exec(["true"])
-    eventually(lambda: len(children(agent.pid)) == 1 and children(children(agent.pid)[0]))
+    eventually(rested)
+    return children(agent.pid)[0]
+
+
+def test_one_supervisor_and_its_stub_are_ready_when_nothing_runs(agent: Client) -> None:
+    for _ in range(5):
+        agent.exec(["true"])
+    assert rest(agent)
+
+
+def test_calls_one_after_the_other_share_supervisors(agent: Client) -> None:
+    rest(agent)
+    text = "ps -o ppid= $$"
+    assert len({agent.exec(text).stdout for _ in range(20)}) < 10
+
+
+def test_nothing_of_a_command_is_left_to_the_next_of_its_supervisor(agent: Client) -> None:
+    rest(agent)
+    before = len(os.listdir(f"/proc/{rest(agent)}/fd"))
+    for _ in range(5):
+        agent.exec("echo out; cat; echo err >&2", stdin=b"in", session="default", env={"S": "1"})
+        assert agent.exec("echo ${S-none}", pty=True).stdout == b"none\r\n"
+    assert len(os.listdir(f"/proc/{rest(agent)}/fd")) == before
+
+
+def test_a_supervisor_that_has_grown_takes_no_other_command(agent: Client) -> None:
+    ready = rest(agent)
+    agent.exec(["head", "-c", "20000000", "/dev/zero"])
+    eventually(lambda: not alive(ready))
 
 
 def test_a_killed_ready_supervisor_is_replaced(agent: Client) -> None:
-    agent.exec(["true"])
-    eventually(lambda: len(children(agent.pid)) == 1)
-    (ready,) = children(agent.pid)
+    ready = rest(agent)
     os.kill(ready, 9)
     eventually(lambda: not alive(ready))
     assert agent.exec("echo ok").stdout == b"ok\n"
@@ -44,16 +76,13 @@ def test_a_killed_ready_supervisor_is_replaced(agent: Client) -> None:
 
 def test_a_killed_ready_stub_is_replaced(agent: Client) -> None:
     """The kernel may take it when the sandbox's memory is full."""
-    agent.exec(["true"])
-    eventually(lambda: len(children(agent.pid)) == 1 and children(children(agent.pid)[0]))
-    (stub,) = children(children(agent.pid)[0])
+    ready = rest(agent)
+    (stub,) = children(ready)
     os.kill(stub, 9)
-    eventually(lambda: not children(children(agent.pid)[0]))
+    eventually(lambda: not children(ready))
     assert agent.exec("echo ok").stdout == b"ok\n"
 
 
 def test_a_stopped_supervisor_goes_on_when_it_is_needed(agent: Client) -> None:
-    agent.exec(["true"])
-    eventually(lambda: len(children(agent.pid)) == 1)
-    os.kill(children(agent.pid)[0], 19)
+    os.kill(rest(agent), 19)
     assert agent.exec("echo ok").stdout == b"ok\n"
