@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
+    from atoll.wire.git import GitCheckout
     from atoll.wire.process import (
         ExecEvent,
         ExecResult,
@@ -68,6 +69,7 @@ _MODULES = {
     "atoll.sdk._async.watch": "WatchStream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
+    "atoll.wire.git": "GitCheckout",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
@@ -95,6 +97,7 @@ __all__ = [
     "FileMeta",
     "FileStream",
     "Gap",
+    "GitCheckout",
     "LogMatch",
     "LogStream",
     "Namespace",

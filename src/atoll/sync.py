@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.streams import ExecStream, parse_sse_stream
     from atoll.sdk._sync.watch import WatchStream
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
+    from atoll.wire.git import GitCheckout
     from atoll.wire.process import (
         ExecEvent,
         ExecResult,
@@ -67,6 +68,7 @@ _MODULES = {
     "atoll.sdk._sync.watch": "WatchStream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
+    "atoll.wire.git": "GitCheckout",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
@@ -93,6 +95,7 @@ __all__ = [
     "FileMeta",
     "FileStream",
     "Gap",
+    "GitCheckout",
     "LogMatch",
     "LogStream",
     "Namespace",

@@ -5,13 +5,11 @@ goes wrong on the way to the agent is told in terms of what happened to the sand
 (`Sandbox.explain`).
 """
 
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from atoll.engine import sessions
-from atoll.engine.link import Link, LinkError
+from atoll.engine.link import LinkError
 from atoll.engine.operations import exec_header
 from atoll.engine.sandbox import Sandbox
 from atoll.wire.frames import Frame, Kind
@@ -85,25 +83,6 @@ async def feed(
     """Send standard input to a running operation; raise as `attach`."""
     async with sandbox.use(operation=operation):
         await sandbox.running_operations(operation).feed(operation, body, close=close)
-
-
-@asynccontextmanager
-async def watch(sandbox: Sandbox, header: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[Frame]]:
-    """Yield the events of a watch. Only events hold off sleep, an open watch does not."""
-    async with sandbox.use() as endpoint:
-        link = await endpoint.open(header)
-    try:
-        async with link:
-            yield _events(sandbox, link)
-    except LinkError as error:
-        raise await sandbox.explain(endpoint, error) from error
-
-
-async def _events(sandbox: Sandbox, link: Link) -> AsyncIterator[Frame]:
-    async for frame in link.frames(ends={Kind.END, Kind.ERROR}):
-        if frame.kind == Kind.EVENT:
-            sandbox.last_used = time.monotonic()
-        yield frame
 
 
 async def set_env(sandbox: Sandbox, wanted: EnvRequest) -> None:

@@ -24,7 +24,7 @@ from atoll.engine.link import LinkError
 from atoll.errors import InternalError, RouteNotFoundError, SandboxError
 from atoll.server import answer, auth, shapes
 from atoll.server.auth import Auth
-from atoll.server.handlers import BODILESS, HANDLERS, Handler
+from atoll.server.handlers import BODILESS, HANDLERS, KNOWN_INSIDE, Handler
 from atoll.server.replays import Replays
 from atoll.wire.ops import Kind, Op
 
@@ -74,7 +74,7 @@ def _endpoint(engine: Engine, op: Op[Any, Any], handler: Handler, replays: Repla
         auth.check(caller, op.scope, request.path_params.get("namespace"))
         wanted = await _body(engine, op, request)
         key = request.headers.get("idempotency-key")
-        if key and op.mutates and op.kind is Kind.UNARY:
+        if key and op.mutates and op.kind is Kind.UNARY and op not in KNOWN_INSIDE:
             fingerprint = (op.name, request.url.path, msgspec.json.encode(wanted))
             result = await replays.once(
                 (caller, ids.check_operation_id(key)),

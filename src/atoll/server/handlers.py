@@ -15,7 +15,7 @@ from atoll.engine import calls, ids
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
-from atoll.server import builds, exec, files, processes
+from atoll.server import builds, exec, files, git, processes
 from atoll.wire import files as wire_files
 from atoll.wire import ops, process, sandbox
 from atoll.wire.base import Done, Empty
@@ -224,6 +224,7 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
             ops.CHECK_CHANGES,
         )
     },
+    ops.GIT_CHECKOUT: git.checkout,
     ops.CREATE_SESSION: _create_session,
     ops.LIST_SESSIONS: _list_sessions,
     ops.GET_SESSION: _get_session,
@@ -246,3 +247,7 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
 BODILESS = frozenset({ops.EXEC, ops.ATTACH, ops.STDIN, ops.READ_FILE, ops.WRITE_FILE, ops.DOWNLOAD,
                       ops.UPLOAD, ops.BUILD_IMAGE})  # fmt: skip
 """Operations whose handlers read query and body themselves, piece by piece."""
+
+KNOWN_INSIDE = frozenset({ops.GIT_CHECKOUT})
+"""Operations whose idempotency key the agent knows: they run as a command of that id, which ends
+when its caller leaves."""

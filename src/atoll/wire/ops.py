@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from atoll.wire import files, process, sandbox
+from atoll.wire import files, git, process, sandbox
 from atoll.wire.base import Done, Empty, Request, Result
 
 RequestT = TypeVar("RequestT", bound=Request)
@@ -198,6 +198,10 @@ WATCH = Op(
 )
 CHECK_CHANGES = Op(
     "check_changes", "POST", FILES + "/changes", files.ChangesRequest, files.Changes, scope=_READ
+)
+
+GIT_CHECKOUT = Op(
+    "git_checkout", "POST", SANDBOX + "/git/checkout", git.GitCheckoutRequest, git.GitCheckout
 )
 
 SESSIONS = SANDBOX + "/sessions"

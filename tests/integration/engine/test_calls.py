@@ -5,54 +5,11 @@ import pytest
 
 from atoll.engine import calls
 from atoll.engine.engine import Engine
-from atoll.errors import OperationInterruptedError, OperationNotFoundError
+from atoll.errors import OperationNotFoundError
 from atoll.wire.frames import Kind
 from atoll.wire.process import ExecRequest
 from atoll.wire.sandbox import SandboxOptions
-from integration.engine.scripted import Peer, World
-
-
-async def watching(peer: Peer, header: dict[str, Any]) -> None:
-    await peer.send(Kind.EVENT, {"type": "watching", "path": header["path"]})
-    await peer.next()
-    await peer.send(Kind.EVENT, {"type": "create", "path": "/x"})
-    await peer.send(Kind.END, {})
-
-
-async def test_an_open_watch_does_not_hold_off_sleep(engine: Engine, world: World) -> None:
-    world.runtime.scripts["fs.watch"] = watching
-    sandbox = engine.sandbox("N", "box")
-    async with calls.watch(sandbox, {"op": "fs.watch", "path": "/w"}) as frames:
-        await anext(frames)
-        assert sandbox.idle
-
-
-async def test_an_event_counts_as_use(engine: Engine, world: World) -> None:
-    async def event_at_once(peer: Peer, header: dict[str, Any]) -> None:
-        await peer.send(Kind.EVENT, {"type": "create", "path": "/x"})
-        await peer.send(Kind.END, {})
-
-    world.runtime.scripts["fs.watch"] = event_at_once
-    sandbox = engine.sandbox("N", "box")
-    await sandbox.ensure_running()
-    async with calls.watch(sandbox, {"op": "fs.watch"}) as frames:
-        sandbox.last_used = 0
-        assert [frame.kind async for frame in frames] == [Kind.EVENT, Kind.END]
-    assert sandbox.last_used > 0
-
-
-async def test_a_watch_is_told_of_the_end_of_its_sandbox(engine: Engine, world: World) -> None:
-    world.runtime.scripts["fs.watch"] = watching
-    sandbox = engine.sandbox("N", "box")
-
-    async def watch() -> None:
-        async with calls.watch(sandbox, {"op": "fs.watch", "path": "/w"}) as frames:
-            await anext(frames)
-            await sandbox.stop()
-            await anext(frames)
-
-    with pytest.raises(OperationInterruptedError):
-        await watch()
+from integration.engine.scripted import World
 
 
 @pytest.mark.parametrize(

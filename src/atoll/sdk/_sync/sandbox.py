@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from atoll.sdk import _arguments, _shared
 from atoll.sdk._sync.commands import Commands
+from atoll.sdk._sync.git import Git
 from atoll.sdk._sync.processes import Processes
 from atoll.sdk._sync.session import Session
 from atoll.sdk._sync.transfer import Transfers
@@ -14,7 +15,7 @@ from atoll.wire.process import CreateSessionRequest, SessionInfo
 from atoll.wire.sandbox import SandboxInfo
 
 
-class Sandbox(Commands, Processes, Transfers):
+class Sandbox(Commands, Processes, Transfers, Git):
     """One sandbox. The same id in the same namespace is always the same one.
 
     Made by `get_sandbox`, without any I/O: the first operation creates or wakes it.

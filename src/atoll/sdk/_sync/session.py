@@ -1,6 +1,7 @@
 """A session: the API of the sandbox, in a shell state of its own."""
 
 from atoll.sdk._sync.commands import Commands
+from atoll.sdk._sync.git import Git
 from atoll.sdk._sync.processes import Processes
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transfer import Transfers
@@ -9,7 +10,7 @@ from atoll.wire.base import Empty
 from atoll.wire.process import SessionInfo
 
 
-class Session(Commands, Processes, Transfers):
+class Session(Commands, Processes, Transfers, Git):
     """A shell state with its own working directory, variables, functions and options.
 
     Made by `Sandbox.create_session` and `Sandbox.get_session`. Its commands run one after the

@@ -70,10 +70,19 @@ class Target:
         *,
         content: transport.Body | None = None,
         more: Mapping[str, str] | None = None,
+        timeout: float | None = transport.ANSWER_SECONDS,
     ) -> ResultT:
-        """Make a call; *more* are further values for the placeholders of its path."""
+        """Make a call.
+
+        Args:
+            op: the operation.
+            request: its fields.
+            content: body of an upload.
+            more: further values for the placeholders of its path.
+            timeout: seconds the answer may take; None: any time.
+        """
         self._address.ensure()
         params = self._address.params | dict(more or {})
         return self._address.transport.call(
-            op, params, request, content=content, ready=self._address.ready
+            op, params, request, content=content, ready=self._address.ready, timeout=timeout
         )

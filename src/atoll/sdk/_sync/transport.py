@@ -58,7 +58,7 @@ class Transport:
         key: str | None = None,
         ready: float = _shared.READY_SECONDS,
         patience: float | None = None,
-        timeout: float = ANSWER_SECONDS,
+        timeout: float | None = ANSWER_SECONDS,
     ) -> ResultT:
         """Make a unary call (or an upload of *content*) and return its result.
 
@@ -96,7 +96,7 @@ class Transport:
         content: Body | None = None,
         ready: float = _shared.READY_SECONDS,
         patience: float | None = None,
-        timeout: float = ANSWER_SECONDS,
+        timeout: float | None = ANSWER_SECONDS,
     ) -> Iterator["httpx2.Response"]:
         """Yield the answer to *call*, when it is a success, with its body not read yet.
 
@@ -106,7 +106,7 @@ class Transport:
             ready: seconds during which `CONTAINER_NOT_READY` is tried again.
             patience: seconds to wait for an engine that cannot be reached; None:
                 `RECONNECT_SECONDS` for one that was reached before, else no waiting.
-            timeout: seconds the engine may be silent.
+            timeout: seconds the engine may be silent; None: any time.
 
         Raises:
             ConnectionLostError: the request was sent and the answer is not complete.
@@ -127,7 +127,7 @@ class Transport:
         content: Body | None,
         ready: float,
         patience: float | None,
-        timeout: float,
+        timeout: float | None,
     ) -> "httpx2.Response":
         import httpx2
 
