@@ -143,6 +143,9 @@ class Processes:
         await self.table.put(record)
         if old:
             self._logs.delete(old)
+        if sandbox.endpoint is not endpoint:  # what ends sandboxes may have looked before the put
+            await self.table.delete([record])
+            raise LinkError("the sandbox ended before the process was started")
         process = self.watches.add(record)
         await self._run(sandbox, endpoint, process)
         return process.record
@@ -323,13 +326,16 @@ class Processes:
 
     async def woken(self, sandbox: "Sandbox", endpoint: Endpoint) -> None:
         """Start again what the end of the sandbox ended and what asked for that."""
-        for record in await self.listing(sandbox):
-            if rules.restarts(record):
-                request = msgspec.structs.replace(record.request, process_id=record.id)
-                try:
-                    await self._launch(sandbox, endpoint, request, record.key)
-                except (LinkError, SandboxError) as error:
-                    log.warning("process not restarted", process=record.id, reason=str(error))
+        records = await self.listing(sandbox)
+        again = [self._restart(sandbox, endpoint, one) for one in records if rules.restarts(one)]
+        await asyncio.gather(*again)
+
+    async def _restart(self, sandbox: "Sandbox", endpoint: Endpoint, record: ProcessRecord) -> None:
+        request = msgspec.structs.replace(record.request, process_id=record.id)
+        try:
+            await self._launch(sandbox, endpoint, request, record.key)
+        except (LinkError, SandboxError) as error:
+            log.warning("process not restarted", process=record.id, reason=str(error))
 
     async def forget(self, owner: tuple[str, str], layer_id: str) -> None:
         """The sandbox is destroyed: nothing of its processes stays."""

@@ -21,6 +21,9 @@ ADDRESSES = ("127.0.0.1", "::1")
 PATIENCE = 5.0
 """Seconds one address has to answer: a server that is starting may be slow with its first page."""
 
+_AT_LEAST = 0.25
+"""Seconds of a single try, also when the caller waits for less."""
+
 _STATUS_LINE = 64
 
 
@@ -101,7 +104,9 @@ async def _before_end(
     task, ended = asyncio.create_task(work), asyncio.create_task(process.done.wait())
     both: list[asyncio.Task[Any]] = [task, ended]
     try:
-        await asyncio.wait(both, timeout=max(0.01, seconds), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            both, timeout=max(_AT_LEAST, seconds), return_when=asyncio.FIRST_COMPLETED
+        )
         return task.result() if task.done() else None
     finally:
         for one in both:

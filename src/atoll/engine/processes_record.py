@@ -114,12 +114,7 @@ def lost(record: ProcessRecord, status: Status, reason: str, at: datetime) -> Pr
 
 def restarts(record: ProcessRecord) -> bool:
     """Whether a wake starts it again: only what the end of its sandbox has ended."""
-    return (
-        record.request.restart
-        and record.status is Status.KILLED
-        and record.reason in _RESTARTED
-        and record.request.session is None
-    )
+    return record.request.restart and record.status is Status.KILLED and record.reason in _RESTARTED
 
 
 def check_free(old: ProcessRecord | None) -> None:

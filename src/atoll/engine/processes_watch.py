@@ -33,6 +33,8 @@ Owner = tuple[str, str]
 
 _AGAIN = 0.2
 _AGAIN_MOST = 5.0
+_LONGEST = 1e9
+"""Seconds of run time that an agent is believed."""
 
 
 class Watches:
@@ -53,8 +55,13 @@ class Watches:
         """Run *work* until it is done or the engine closes."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
         return task
+
+    def _over(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller, if it still waits, hears of it
 
     async def close(self) -> None:
         """Forget everything: processes go on, the next engine finds them."""
@@ -118,8 +125,8 @@ class Watches:
                 log.info("process watch broke", process=process.record.uid, reason=str(error))
                 if await sandbox.check_alive(endpoint) or sandbox.endpoint is not endpoint:
                     return  # `gone` says what became of it
-            except SandboxError as error:
-                log.warning("process not settled", process=process.record.uid, reason=str(error))
+            except Exception as error:  # a full disk, for the store: the agent tells it again
+                log.error("process not settled", process=process.record.uid, exc_info=error)
             link = None
             await process.wait(delay)
             delay = min(delay * 2, _AGAIN_MOST)
@@ -182,8 +189,12 @@ class Watches:
         if process.ending:
             return
         process.ending = True
+        try:
+            await self._table.put(record)
+        except BaseException:
+            process.ending = False
+            raise
         process.record = record
-        await self._table.put(record)
         self._remove(process)
 
     async def _forget(self, process: Process) -> None:
@@ -203,5 +214,5 @@ class Watches:
 
 def _ended(record: ProcessRecord, exit: Exit) -> ProcessRecord:
     """Return *record* with its end; the time of it is right also when it is learnt later."""
-    at = record.start_time + timedelta(seconds=max(0.0, exit.duration))
+    at = record.start_time + timedelta(seconds=min(max(0.0, exit.duration), _LONGEST))
     return rules.ended(record, exit, min(at, sandboxes.now()))

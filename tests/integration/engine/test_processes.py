@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 from typing import Any
 
 import pytest
@@ -291,3 +292,40 @@ async def test_a_negative_offset_is_refused(engine: Engine, agent: Agent) -> Non
     with pytest.raises(ValidationFailedError):
         async with engine.processes.stream(engine.sandbox(*OWNER), record.id, query):
             pass
+
+
+async def test_an_end_that_could_not_be_stored_is_stored_later(
+    engine: Engine, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = await start(engine)
+    put, failures = engine.processes.table.put, [sqlite3.OperationalError("disk is full")]
+
+    async def failing(record: ProcessRecord) -> None:
+        if failures:
+            raise failures.pop()
+        await put(record)
+
+    monkeypatch.setattr(engine.processes.table, "put", failing)
+    agent.end(record.uid, exit_code=4)
+    after = await ended(engine, record.id)
+    assert after.exit_code == 4
+    assert await engine.processes.table.get(OWNER, record.id) == after
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.001, 0.003, 0.01, 0.03])
+async def test_a_sandbox_that_goes_during_a_start_leaves_nothing(
+    engine: Engine, agent: Agent, world: World, delay: float
+) -> None:
+    sandbox = engine.sandbox(*OWNER)
+    async with sandbox.use():
+        pass
+    for end in (sandbox.stop, sandbox.destroy):
+        call = asyncio.create_task(start(engine))
+        await asyncio.sleep(delay)
+        await end()
+        await asyncio.gather(call, return_exceptions=True)
+    await sandbox.destroy()
+    await asyncio.sleep(0.05)
+    assert await engine.processes.table.of(OWNER) == []
+    assert [*world.state_dir.glob("logs/*/*")] == []
+    assert engine.processes.watches.owners() == []

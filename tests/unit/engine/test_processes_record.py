@@ -50,19 +50,19 @@ def test_a_loss_has_a_reason_and_never_a_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("restart", "status", "reason", "session", "again"),
+    ("restart", "status", "reason", "again"),
     [
-        (True, Status.KILLED, rules.SLEEP, None, True),
-        (True, Status.KILLED, rules.GONE, None, True),
-        (True, Status.KILLED, "kill", None, False),
-        (True, Status.COMPLETED, None, None, False),
-        (False, Status.KILLED, rules.SLEEP, None, False),
+        (True, Status.KILLED, rules.SLEEP, True),
+        (True, Status.KILLED, rules.GONE, True),
+        (True, Status.KILLED, "kill", False),
+        (True, Status.COMPLETED, None, False),
+        (False, Status.KILLED, rules.SLEEP, False),
     ],
 )
 def test_a_wake_restarts_only_what_the_sandbox_took_along(
-    restart: bool, status: Status, reason: str | None, session: str | None, again: bool
+    restart: bool, status: Status, reason: str | None, again: bool
 ) -> None:
-    request = StartProcessRequest(command="x", restart=restart, session=session)
+    request = StartProcessRequest(command="x", restart=restart, session="s")
     assert rules.restarts(record(request, status=status, reason=reason)) is again
 
 
