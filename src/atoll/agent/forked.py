@@ -59,4 +59,6 @@ class Stub:
                 self.report = message.body if "failed" in message.body else None
         except BlockingIOError:
             return False
+        except ConnectionResetError:  # killed before it read its plan
+            self.ready = False
         return True

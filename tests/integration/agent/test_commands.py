@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 
 import pytest
 
@@ -77,3 +78,28 @@ def test_many_commands_at_once_all_succeed(agent: Client) -> None:
     """Semantics "Commands" 9: 50 in parallel."""
     connections = [agent.start(f"sleep 0.2; echo {n}") for n in range(50)]
     assert [int(connection.result().stdout) for connection in connections] == list(range(50))
+
+
+def test_a_mixture_of_calls_from_several_callers_leaves_nothing(agent: Client) -> None:
+    failures: list[str] = []
+
+    def call(caller: int) -> None:
+        for n in range(12):
+            session = f"mixed-{caller}-{n}"
+            agent.call("session.create", id=session)
+            agent.start("sleep 3", session=session, cancel_on_drop=True).sock.close()
+            echoed = agent.exec(f"echo {n}", session="default").stdout
+            timed = agent.exec("sleep 5", timeout=0.05).record
+            piped = agent.exec("cat; (sleep 1 &)", stdin=b"x" * 100_000).stdout
+            agent.call("session.delete", id=session)
+            if (echoed, timed["timed_out"], len(piped)) != (b"%d\n" % n, True, 100_000):
+                failures.append(f"{caller} {n} {echoed!r} {timed} {len(piped)}")
+
+    threads = [threading.Thread(target=call, args=(caller,)) for caller in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    listed = agent.call("operations")["operations"]
+    assert [entry for entry in listed if entry["running"]] == []

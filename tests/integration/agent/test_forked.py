@@ -53,6 +53,15 @@ def test_a_stub_that_is_killed_while_it_waits_is_not_ready() -> None:
     assert not stub.ready
 
 
+def test_a_stub_that_is_killed_before_it_reads_its_plan_is_not_ready() -> None:
+    stub = Stub(CONFIG)
+    os.kill(stub.pid, signal.SIGSTOP)
+    stub.run(PLAN, {})
+    os.kill(stub.pid, signal.SIGKILL)
+    assert finish(stub) == signal.SIGKILL
+    assert not stub.ready
+
+
 def test_a_stub_ends_with_its_supervisor() -> None:
     stub = Stub(CONFIG)
     stub.sock.close()
