@@ -235,7 +235,7 @@ class Command:
         self._status = status
         self._took = time.monotonic() - self._began
         self._pump.mark_owed()
-        self._pump.read_now()
+        self._pump.read_owed()
         self._loop.later(DRAIN, self._on_drained)
         if self._timeout:
             self._timeout.cancel()

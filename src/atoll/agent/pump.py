@@ -20,10 +20,6 @@ DRAIN: Final = 0.2
 """Seconds that output of background children still counts after the command has ended."""
 
 
-_PIPEFUL: Final = 3
-"""Chunks: a full pipe, and one more to see its end."""
-
-
 class _Source:
     __slots__ = ("kind", "owed")
 
@@ -73,12 +69,18 @@ class Pump:
                 answer = fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0")
                 source.owed = struct.unpack("=i", answer)[0]
 
-    def read_now(self) -> None:
-        """Read what a pipe holds and perhaps its end, without waiting to be told of it."""
-        for fd in list(self._sources):
-            for _ in range(_PIPEFUL):
-                if not self._paused and fd in self._sources:
-                    self._read(fd)
+    def read_owed(self) -> None:
+        """Read what is owed, whoever waits: no more than the pipes hold; then look for the end.
+
+        Nobody may be connected who would ever make room for it.
+        """
+        for fd, source in list(self._sources.items()):
+            before = source.owed + 1
+            while fd in self._sources and source.owed and source.owed < before:
+                before = source.owed
+                self._read(fd)
+            if fd in self._sources and not self._paused:
+                self._read(fd)
 
     def divert(self) -> None:
         """Read on, but throw everything away."""

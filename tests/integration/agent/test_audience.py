@@ -7,7 +7,7 @@ from pathlib import Path
 
 from atoll.wire import frames
 from atoll.wire.frames import Kind
-from integration.agent.client import Client, attach, output, parent
+from integration.agent.client import Client, attach, collect, control, eventually, output, parent
 
 
 def agent_operation(agent: Client, id: str) -> dict[str, object]:
@@ -74,3 +74,17 @@ def test_events_are_numbered_and_positioned(agent: Client) -> None:
         numbers.append(seq)
     assert numbers == list(range(1, len(numbers) + 1))
     assert (result.record["seq"], result.record["offset"]) == (len(numbers) + 1, at)
+
+
+def test_a_command_that_nobody_reads_can_be_cancelled(agent: Client) -> None:
+    """What it wrote before is kept for who attaches, its end is not held up."""
+    with agent.start("head -c 9000000 /dev/zero; sleep 600", id="unread") as first:
+        got = output([first.until(Kind.STDOUT)])
+    time.sleep(0.3)
+    control(agent, "unread", (Kind.CANCEL, b""))
+    eventually(lambda: not agent_operation(agent, "unread")["running"])
+    with attach(agent, "unread", len(got)) as second:
+        result = collect(list(second))
+    assert Kind.GAP not in {frame.kind for frame in result.frames}
+    assert result.record["cancelled"]
+    assert len(got) + len(result.stdout) == result.record["stdout_bytes"]
