@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 import atoll
+from atoll.host import linux
 from integration.engine.printing import survive
 from integration.server.engines import EngineProcess
 
@@ -107,3 +108,43 @@ async def test_logs_of_a_sandbox_share_one_limit_and_finished_ones_give_way(
         assert isinstance(gap, atoll.Gap)
         kept = sum(len(event.data) for event in events if isinstance(event, atoll.Stdout))
         assert gap.to_offset + kept == 62_000_005
+
+
+async def test_output_that_finds_no_space_is_a_gap_and_what_comes_later_is_kept(
+    engines: Engines,
+) -> None:
+    """The logs are on a full file system of their own; space comes back while the process prints."""
+    logs = engines.state_dir / "logs"
+    logs.mkdir(mode=0o700, exist_ok=True)
+    linux.mount("tmpfs", logs, "tmpfs", data="size=3m")
+    try:
+        (logs / "ballast").write_bytes(bytes(2 << 20))
+        async with atoll.connect(engines.url) as env:
+            sandbox = atoll.get_sandbox(env.Sandbox, "box")
+            process = await sandbox.start_process(
+                "echo first; head -c 1500000 /dev/zero | tr '\\0' x; echo; echo lost; "
+                "until [ -e go ]; do sleep 0.05; done; echo kept; exit 5"
+            )
+            await process.wait_for_log("first", timeout=20)
+            await sandbox.exec(["sleep", "1"])
+            (logs / "ballast").unlink()
+            await sandbox.write_file("go", "")
+            assert await process.wait_for_exit(20) == 5
+            async with process.stream_logs() as stream:
+                events = [event async for event in stream]
+            at = 0
+            for event in events[1:]:
+                assert event.offset == at, "no hole without a gap"
+                if isinstance(event, atoll.Gap):
+                    assert "No space left" in event.reason
+                    at = event.to_offset
+                elif isinstance(event, atoll.Stdout):
+                    at += len(event.data)
+            last, end = events[-2:]
+            assert isinstance(last, atoll.Stdout)
+            assert last.data == b"kept\n"
+            assert isinstance(end, atoll.Exited)
+            assert any(isinstance(event, atoll.Gap) for event in events)
+            await sandbox.destroy()
+    finally:
+        linux.umount(logs)
