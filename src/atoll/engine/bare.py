@@ -98,6 +98,13 @@ class BareLayers:
         """Remove the directory."""
         await asyncio.to_thread(shutil.rmtree, self._base / layer_id, ignore_errors=True)
 
+    async def is_shut(self) -> bool:
+        """Directories do not fail as a whole."""
+        return False
+
+    async def reopen(self) -> None:
+        """There is nothing to open."""
+
     async def list(self) -> list[str]:
         """Return all directories."""
         return [path.name for path in self._base.iterdir()]

@@ -21,7 +21,12 @@ from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.parts import Image, Parts, Slot
 from atoll.engine.record import InForce, Record
 from atoll.engine.variables import Variables
-from atoll.errors import ContainerUnavailableError, SandboxError, VersionMismatchError
+from atoll.errors import (
+    ContainerUnavailableError,
+    SandboxError,
+    VersionMismatchError,
+    from_os_error,
+)
 from atoll.images.certificates import TARGET as TRUST_TARGET
 from atoll.runtime.base import ContainerSpec, Mount
 from atoll.settings import MB, InstanceType, Settings
@@ -133,6 +138,10 @@ class Lifecycle:
                 await self.forget_files(launch.record, launch.image)
             if isinstance(error, SandboxError):
                 error.context.setdefault("step", step.name)
+            elif isinstance(error, OSError):
+                typed = from_os_error(error, str(error.filename or launch.host_ref))
+                typed.context["step"] = step.name
+                raise typed from error
             raise
         if launch.endpoint is None:
             raise AssertionError("the last step leaves an endpoint")
@@ -167,8 +176,14 @@ class Lifecycle:
         return False
 
     async def forget_files(self, rec: Record, image: Image | None = None) -> None:
-        """Delete the layer and give up the image: the files of this life of the id are gone."""
-        await self.parts.layers.delete(rec.layer_id)
+        """Delete the layer and give up the image: the files of this life of the id are gone.
+
+        A layer that cannot be deleted now has no owner any more, so the reaper does it.
+        """
+        try:
+            await self.parts.layers.delete(rec.layer_id)
+        except SandboxError as error:
+            log.warning("a layer is left to the reaper", layer=rec.layer_id, reason=str(error))
         digests = {rec.in_force.digest if rec.in_force else None, image.digest if image else None}
         for digest in digests - {None}:
             await self.parts.images.release(str(digest), rec.layer_id)

@@ -2,7 +2,8 @@
 
 A write is durable when its call returns. Writes that wait at the same time share one commit, so
 that 50 creates cost a few syncs of the disk and not 50; each runs in its own savepoint, so that
-one that fails does not fail the others.
+one that fails does not fail the others. On a full disk nothing new is created; what is there can
+still be changed and removed, with space kept back for that (`ballast`).
 """
 
 import asyncio
@@ -15,11 +16,16 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 import msgspec
+import structlog
 
 from atoll.engine import schema
+from atoll.engine.ballast import Ballast
 from atoll.engine.directory import ConflictError, Page
 from atoll.engine.record import Record
+from atoll.errors import NoSpaceError
 from atoll.wire.sandbox import NamespaceConfig, State
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -44,6 +50,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._ballast = Ballast(path.with_suffix(".ballast"))
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_loop, name="store-writer", daemon=True)
         self._reads = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
@@ -56,8 +63,12 @@ class Store:
 
         Raises:
             VersionMismatchError: a newer Atoll wrote it.
+            NoSpaceError: the disk is full.
         """
-        await asyncio.to_thread(self._connect)
+        try:
+            await asyncio.to_thread(self._connect)
+        except sqlite3.Error as error:
+            raise _typed(error, self._path) from error
         self._thread.start()
         return self
 
@@ -70,6 +81,7 @@ class Store:
             raise
         self._reader = _connection(self._path)
         self._reader.execute("PRAGMA query_only = ON")
+        self._ballast.hold()
 
     async def close(self) -> None:
         """Commit what waits and close the file."""
@@ -87,10 +99,13 @@ class Store:
         return _record(rows[0]) if rows else None
 
     async def create(self, record: Record) -> Record:
-        """See `Directory.create`."""
+        """See `Directory.create`; raise `NoSpaceError` where the disk is full."""
         stored = msgspec.structs.replace(record, version=1)
 
         def insert(connection: sqlite3.Connection) -> None:
+            self._ballast.hold()
+            if not self._ballast.held:
+                raise _full(self._path)
             try:
                 connection.execute(
                     "INSERT INTO sandboxes (namespace, id, state, version, host_ref, layer_id,"
@@ -258,27 +273,45 @@ class Store:
             self._commit(batch)
 
     def _commit(self, batch: _Batch) -> None:
-        outcomes: Rows = []
+        try:
+            outcomes = self._transaction(batch)
+        except sqlite3.Error as error:
+            outcomes = [(None, _typed(error, self._path))] * len(batch)
+        self._ballast.hold()
+        for (_, done, loop), (value, failure) in zip(batch, outcomes, strict=True):
+            loop.call_soon_threadsafe(_settle, done, value, failure)
+
+    def _transaction(self, batch: _Batch) -> Rows:
+        try:
+            return self._try(batch)
+        except sqlite3.Error as error:
+            if not _means_full(error) or not self._ballast.release():
+                raise
+        log.warning("the disk is full: space kept back is used", path=str(self._path))
+        return self._try(batch)
+
+    def _try(self, batch: _Batch) -> Rows:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             outcomes = [self._run(job) for job, _, _ in batch]
             self._writer.execute("COMMIT")
-        except sqlite3.Error as error:
+        except sqlite3.Error:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
-            outcomes = [(None, error)] * len(batch)
-        for (_, done, loop), (value, failure) in zip(batch, outcomes, strict=True):
-            loop.call_soon_threadsafe(_settle, done, value, failure)
+            raise
+        return outcomes
 
     def _run(self, job: Callable[[sqlite3.Connection], Any]) -> tuple[Any, Exception | None]:
         self._writer.execute("SAVEPOINT job")
         try:
             value = job(self._writer)
-        except Exception as error:  # noqa: BLE001 - it is the caller's, not the writer's
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and _means_full(error):
+                raise  # ends the whole transaction: SQLite may have rolled it back already
             self._writer.execute("ROLLBACK TO job")
-            return None, error
-        finally:
             self._writer.execute("RELEASE job")
+            return None, error  # the caller's, not the writer's
+        self._writer.execute("RELEASE job")
         return value, None
 
 
@@ -288,6 +321,24 @@ def _connection(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA busy_timeout = 5000")
     return connection
+
+
+def _means_full(error: sqlite3.Error) -> bool:
+    """Whether the disk refused: it says so, or only that a file of the store could not grow."""
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return primary in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+
+
+def _typed(error: sqlite3.Error, path: Path) -> Exception:
+    return _full(path) if _means_full(error) else error
+
+
+def _full(path: Path) -> NoSpaceError:
+    return NoSpaceError(
+        "the disk of the engine's state directory is full",
+        context={"path": str(path.parent)},
+        suggestion="free space on that disk, or destroy sandboxes",
+    )
 
 
 def _settle(done: asyncio.Future[Any], value: Any, failure: Exception | None) -> None:

@@ -53,6 +53,7 @@ class Timers:
             (TICK, self._idle),
             (NOTE_ACTIVITY, self._note),
             (TICK, self._expire),
+            (TICK, self._reopen_layers),
             (BOUND_LOGS, self._shared.processes.shrink),
             (interval, self._shared.processes.tidy),
             (interval, self._reap),
@@ -102,6 +103,20 @@ class Timers:
         for namespace, id in await self._shared.store.expired(rules.now().timestamp()):
             log.info("ttl is over", namespace=namespace, sandbox=id)
             await self._lookup(namespace, id).destroy()
+
+    async def _reopen_layers(self) -> None:
+        """Get a layer store that failed on a full disk back, once there is space.
+
+        No sandbox on it can write a file any more: they are stopped, and wake on what was kept.
+        """
+        layers = self._shared.lifecycle.parts.layers
+        if not await layers.is_shut():
+            return
+        log.error("the layer store failed on a full disk: stopping sandboxes to open it again")
+        stops = [sandbox.stop() for sandbox in self._shared.live.values()]
+        await asyncio.gather(*stops, return_exceptions=True)
+        await layers.reopen()
+        log.info("the layer store is open again")
 
     async def _note(self) -> None:
         live = list(self._shared.live.values())

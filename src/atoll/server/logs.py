@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from contextlib import suppress
+from typing import TextIO, cast
 
 import structlog
 
@@ -11,6 +13,19 @@ _LEVELS = {
     "warn": logging.WARNING,
     "error": logging.ERROR,
 }
+
+
+class _Stderr:
+    """Standard error, whose disk may be full: a lost line must not fail what it tells of."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            return sys.stderr.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 def configure(level: str, form: str) -> None:
@@ -35,6 +50,6 @@ def configure(level: str, form: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )

@@ -23,7 +23,7 @@ import uvicorn
 import atoll
 from atoll.engine import engine as engines
 from atoll.engine.engine import Engine
-from atoll.errors import ResourceBusyError, SandboxError
+from atoll.errors import ResourceBusyError, SandboxError, from_os_error
 from atoll.host import unix
 from atoll.server import shapes, sockets
 from atoll.server.app import application
@@ -152,6 +152,10 @@ async def serve(settings: Settings, *, local: bool = False, ready_fd: int | None
     except SandboxError as error:
         _tell(ready_fd, {"error": shapes.envelope(error, "start")})
         raise
+    except OSError as error:
+        typed = from_os_error(error, str(error.filename or settings.storage.state_dir))
+        _tell(ready_fd, {"error": shapes.envelope(typed, "start")})
+        raise typed from error
 
 
 async def _serve(settings: Settings, local: bool, ready_fd: int | None) -> None:

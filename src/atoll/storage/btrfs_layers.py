@@ -50,6 +50,7 @@ class BtrfsLayers:
 
     async def attach(self, layer_id: str) -> Path:
         """Return the folder of the layer; there is nothing to mount."""
+        self._refuse_read_only()
         return self.folder / layer_id
 
     def exists(self, layer_id: str) -> bool:
@@ -115,12 +116,26 @@ class BtrfsLayers:
             if self.image:
                 self._sweep_groups(fd)
 
+    @property
+    def failed(self) -> bool:
+        """Whether the kernel has shut the store: its file could not grow on a full disk."""
+        return bool(os.statvfs(self.folder).f_flag & os.ST_RDONLY)
+
+    async def reopen(self) -> None:
+        """Mount the store anew, as of its last commit; nothing uses it any more."""
+        await run_to_end(self._remount)
+
+    def _remount(self) -> None:
+        self._unmount()
+        self._shown, self._total = None, 0
+        self._mount()
+
     def _refuse_read_only(self) -> None:
-        if os.statvfs(self.folder).f_flag & os.ST_RDONLY:
+        if self.failed:
             raise FilesystemError(
                 f"the layer store at {self.folder} has become read-only",
                 context={"path": str(self.folder)},
-                suggestion="the kernel log says why; stop the sandboxes, unmount it, start again",
+                suggestion="the host's disk was full: the engine opens it again when there is space",
             )
 
     def _mount_image(self, image: Path) -> None:

@@ -25,6 +25,7 @@ class Ext4Layers:
     """
 
     kind = "ext4"
+    failed = False  # of one layer only
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,6 +85,9 @@ class Ext4Layers:
     def list(self) -> list[str]:
         """Return the ids of all layers."""
         return [f.name.removesuffix(_SUFFIX) for f in self.folder.glob(f"[!.]*{_SUFFIX}")]
+
+    async def reopen(self) -> None:
+        """Do nothing: each layer is a file system of its own."""
 
     def refresh_limit(self, reserve: int) -> None:
         """Do nothing: a full disk harms only the sandbox that writes to it."""

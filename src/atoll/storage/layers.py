@@ -46,6 +46,9 @@ _log = structlog.get_logger(__name__)
 class _Layers(Protocol):
     kind: str
 
+    @property
+    def failed(self) -> bool: ...
+    async def reopen(self) -> None: ...
     async def open(self) -> None: ...
     async def close(self, *, unmount: bool) -> None: ...
     async def create(self, layer_id: str, size: int) -> None: ...
@@ -132,7 +135,10 @@ class LayerStore:
     async def exists(self, layer_id: str) -> bool:
         """Tell whether the layer is there."""
         _check_id(layer_id)
-        return self._layers.exists(layer_id)
+        try:
+            return self._layers.exists(layer_id)
+        except OSError as error:
+            raise _typed(error, self._settings.state_dir) from error
 
     async def delete(self, layer_id: str) -> None:
         """Remove the layer and all files in it.
@@ -159,17 +165,39 @@ class LayerStore:
         """Return the ids of all layers."""
         return await asyncio.to_thread(self._layers.list)
 
+    async def is_shut(self) -> bool:
+        """Tell whether the store failed on a full disk and could be opened again now."""
+        return await asyncio.to_thread(lambda: self._layers.failed and not self._disk_is_full())
+
+    async def reopen(self) -> None:
+        """Open a store that `is_shut` again, as of its last commit.
+
+        Raises:
+            ResourceBusyError: a root is still mounted from it.
+        """
+        try:
+            await self._layers.reopen()
+        except OSError as error:
+            raise _typed(error, self._settings.state_dir) from error
+
+    def _disk_is_full(self) -> bool:
+        return capacity.free_bytes(os.statvfs(self._settings.state_dir)) < self._reserve
+
     def _admit(self) -> None:
-        if capacity.free_bytes(os.statvfs(self._settings.state_dir)) < self._reserve:
+        if self._disk_is_full():
             raise _no_capacity(self._settings.state_dir)
 
     async def _follow_space(self) -> None:
+        told = ""
         while True:
             await asyncio.sleep(_WATCH_INTERVAL)
             try:
                 await asyncio.to_thread(self._layers.refresh_limit, self._reserve)
+                told = ""
             except OSError as error:
-                _log.warning("the layer store's limit cannot be set", error=str(error))
+                if str(error) != told:
+                    _log.warning("the layer store's limit cannot be set", error=str(error))
+                told = str(error)
 
 
 def _choose(settings: StorageSettings, backend: Backend) -> _Layers:

@@ -7,6 +7,7 @@ import pytest
 from atoll.errors import (
     ContainerUnavailableError,
     FileNotFoundError,
+    FilesystemError,
     InvalidConfigError,
     ResourceBusyError,
     ValidationFailedError,
@@ -213,3 +214,24 @@ def fill(path: Path, size: int) -> None:
             file.write(b"x" * MB)
         file.flush()
         os.fsync(file.fileno())
+
+
+async def test_a_store_the_kernel_shut_is_opened_again_when_no_root_is_left(
+    settings: StorageSettings, folder: Path
+) -> None:
+    store = LayerStore(settings, backend="btrfs")
+    await store.open()
+    await store.create("a", SIZE)
+    (await store.attach("a") / "upper" / "file").write_text("kept")
+    assert not await store.is_shut()
+    linux.mount("", settings.state_dir / "layers", flags=linux.MS_REMOUNT | linux.MS_RDONLY)
+    assert await store.is_shut()
+    with pytest.raises(FilesystemError, match="read-only"):
+        await store.attach("a")
+    with (settings.state_dir / "layers/a/upper/file").open(), pytest.raises(ResourceBusyError):
+        await store.reopen()
+    await store.reopen()
+    assert not await store.is_shut()
+    assert (await store.attach("a") / "upper" / "file").read_text() == "kept"
+    await store.create("b", SIZE)
+    await store.close(unmount=True)

@@ -61,3 +61,24 @@ async def test_a_private_engine_puts_all_to_sleep(engine: Engine, world: World) 
     await engine.sleep_all()
     assert world.left() == {}
     assert (await engine.info("N", "a")).state is State.STOPPED
+
+
+async def test_a_layer_store_that_failed_is_opened_again_once_nobody_uses_it(
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[dict[str, object]] = []
+
+    async def shut() -> bool:
+        return not opened
+
+    async def reopen() -> None:
+        opened.append(world.left())
+
+    await engine.sandbox("N", "box").ensure_running()
+    monkeypatch.setattr(world.layers, "is_shut", shut)
+    monkeypatch.setattr(world.layers, "reopen", reopen)
+    async with asyncio.timeout(5):
+        while not opened:
+            await asyncio.sleep(0.01)
+    assert opened == [{}]
+    await engine.sandbox("N", "box").ensure_running()

@@ -10,6 +10,7 @@ import pytest
 from atoll.engine.directory import ConflictError
 from atoll.engine.record import Record
 from atoll.engine.store import Store
+from atoll.errors import NoSpaceError
 from atoll.wire.sandbox import NamespaceConfig, SandboxOptions, State
 
 EPOCH = datetime.fromtimestamp(1, UTC)
@@ -157,3 +158,34 @@ async def test_the_disk_gets_every_commit_before_success_is_told(
     reader.close()
     assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)
     assert store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def fill(store: Store) -> None:
+    """Let the file grow no more: what a full disk looks like to SQLite."""
+    (pages,) = (await store.read("PRAGMA page_count", ()))[0]
+    await store.write(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}"))
+
+
+async def test_on_a_full_disk_nothing_is_created_but_what_is_there_can_go(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = await store.create(record("box"))
+    await fill(store)
+    large = SandboxOptions(labels={"a": "x" * 200_000})
+    with pytest.raises(NoSpaceError):
+        await store.update(msgspec.structs.replace(stored, wanted=large))
+    with pytest.raises(NoSpaceError):
+        await store.create(record("other"))
+    assert await store.get("N", "box") == stored
+    gone = await store.update(msgspec.structs.replace(stored, state=State.DESTROYED))
+    assert gone.version == 2
+    await store.write(lambda connection: connection.execute("PRAGMA max_page_count = 9999999"))
+    monkeypatch.setattr("atoll.engine.ballast.RETRY", 0.0)
+    store._ballast._next = 0.0
+    await store.create(record("other"))
+
+
+async def test_a_file_that_is_no_store_is_not_taken_for_a_full_disk(tmp_path: Path) -> None:
+    (tmp_path / "a.db").write_bytes(b"x" * 8_192)
+    with pytest.raises(sqlite3.DatabaseError):
+        await Store(tmp_path / "a.db").open()

@@ -1,3 +1,5 @@
+import errno
+import io
 import json
 from collections.abc import Iterator
 
@@ -31,3 +33,20 @@ def test_people_get_lines(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("debug", "pretty")
     structlog.get_logger().debug("shown", sandbox="box")
     assert "sandbox=box" in capsys.readouterr().err
+
+
+class Full(io.StringIO):
+    """A file on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_line_that_cannot_be_written_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log may lie on the very disk that is full."""
+    monkeypatch.setattr("sys.stderr", Full())
+    logs.configure("info", "json")
+    structlog.get_logger().info("lost")

@@ -1,0 +1,138 @@
+"""The disk of the state directory fills up under a running engine, and is emptied again."""
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from integration.server.engines import EngineProcess, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+SANDBOXES = "/v2/namespaces/N/sandboxes"
+
+
+class Disk:
+    """A small ext4 with an engine's state directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.image, self.path = folder / "image", folder / "mounted"
+        self.path.mkdir()
+        with self.image.open("wb") as file:
+            file.truncate(400 << 20)
+        subprocess.run(["mkfs.ext4", "-q", self.image], check=True)
+        subprocess.run(["mount", "-o", "loop", self.image, self.path], check=True)
+
+    def fill(self) -> None:
+        """Leave not one block."""
+        with (self.path / "filler").open("wb", buffering=0) as file, suppress(OSError):
+            os.posix_fallocate(file.fileno(), 0, os.statvfs(self.path).f_bfree * 1024)
+        with (self.path / "rest").open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"x" * 1024)
+
+    def empty(self) -> None:
+        for name in ("filler", "rest"):
+            (self.path / name).unlink()
+
+    def close(self) -> None:
+        for path in (self.path / "state/layers", self.path):
+            subprocess.run(["umount", path], stderr=subprocess.DEVNULL, check=False)
+        assert not os.path.ismount(self.path)
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    if os.geteuid():
+        pytest.skip("needs root")
+    with tempfile.TemporaryDirectory(prefix="atoll-e2e-", dir="/tmp") as folder:
+        made = Disk(Path(folder))
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def engine(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineProcess]:
+    monkeypatch.setenv("ATOLL_RESERVE_MB", "20")
+    found = EngineProcess(disk.path / "state", level="container")
+    assert "error" not in found.hello, found.hello
+    yield found
+    found.end(signal.SIGKILL)
+
+
+def run(client: httpx2.Client, id: str, command: Any) -> httpx2.Response:
+    return client.post(f"{SANDBOXES}/{id}/exec", json={"command": command})
+
+
+def code(answer: httpx2.Response) -> str:
+    """The code of a typed error."""
+    told: str = answer.json()["code"]
+    return told
+
+
+def test_an_engine_on_a_full_disk_refuses_what_is_new_and_still_stops_and_destroys(
+    disk: Disk, engine: EngineProcess
+) -> None:
+    with engine.client() as client:
+        assert run(client, "a", "echo kept > f; sync").json()["exitCode"] == 0
+        assert run(client, "b", ["true"]).status_code == 200
+        disk.fill()
+        output = run(client, "a", ["head", "-c", "3000000", "/dev/zero"]).json()
+        assert output["exitCode"] == 0
+        assert len(output["stdout"]) == 3_000_000
+        refused = run(client, "new", ["true"])
+        assert code(refused) in {"NO_SPACE", "CONTAINER_UNAVAILABLE"}
+        assert client.post(f"{SANDBOXES}/a/stop").json()["state"] == "stopped"
+        assert client.delete(f"{SANDBOXES}/b").status_code == 200
+        assert client.get(f"{SANDBOXES}/b").status_code == 404
+        assert client.get(f"{SANDBOXES}/new").status_code in {200, 404}
+        left = {path.name for path in (disk.path / "state/run").iterdir()}
+        assert left == set()
+        disk.empty()
+
+        def works() -> bool:
+            return run(client, "new", ["true"]).status_code == 200
+
+        eventually(works, 20)
+        assert run(client, "a", "cat f").json()["stdout"] == "kept\n"
+        layers = disk.path / "state/layers"
+        for info in client.get(SANDBOXES).json()["sandboxes"]:
+            client.delete(f"{SANDBOXES}/{info['id']}")
+        eventually(lambda: not [p for p in layers.iterdir() if not p.name.startswith(".")], 40)
+    assert engine.end() == 0
+
+
+def test_a_layer_store_that_failed_is_opened_again_when_there_is_space(
+    disk: Disk, engine: EngineProcess
+) -> None:
+    """btrfs shuts itself when its file cannot grow; sandboxes come back with what was kept."""
+    with engine.client() as client:
+        run(client, "a", "echo kept > f; sync")
+        disk.fill()
+        write = "head -c 4000000 /dev/urandom > big; sync; touch x"
+
+        def shut() -> bool:
+            run(client, "a", ["sh", "-c", write])
+            return bool(os.statvfs(disk.path / "state/layers").f_flag & os.ST_RDONLY)
+
+        eventually(shut, 20)
+        disk.empty()
+        eventually(lambda: client.get(f"{SANDBOXES}/a").json()["state"] == "stopped", 10)
+        eventually(lambda: run(client, "a", ["true"]).status_code == 200, 10)
+        assert run(client, "a", "cat f; echo new > f; cat f").json()["stdout"] == "kept\nnew\n"
+        client.delete(f"{SANDBOXES}/a")
+    assert engine.end() == 0
+
+
+def test_an_engine_that_cannot_start_on_a_full_disk_says_so(disk: Disk) -> None:
+    disk.fill()
+    engine = EngineProcess(disk.path, level="container")
+    engine.end(signal.SIGKILL)
+    assert engine.hello["error"]["code"] == "NO_SPACE"
