@@ -136,7 +136,9 @@ class Operations:
 
     async def _cancel_quietly(self, id: str) -> None:
         try:
-            await self.control(id, [(Kind.CANCEL, b"")])
+            # A background process may be looked at as an operation; it needs nobody to live.
+            if not any(entry.id == id and entry.detach for entry in await self._listed()):
+                await self.control(id, [(Kind.CANCEL, b"")])
         except (LinkError, SandboxError) as error:
             log.info("abandoned command was gone already", operation=id, reason=str(error))
 
@@ -189,14 +191,16 @@ class Operations:
 
     async def find_orphans(self) -> None:
         """After a restart: give every running command `orphan_grace` to be attached to."""
-        reply = await self.endpoint.call({"op": "operations"})
-        try:
-            listing = msgspec.json.decode(reply, type=Listing)
-        except msgspec.MsgspecError as error:
-            raise LinkError(f"the agent's list of operations is malformed ({error})") from error
-        for entry in listing.operations:
+        for entry in await self._listed():
             if entry.running and not entry.detach and entry.id not in self._viewers:
                 self._abandon(entry.id, self._orphan_grace)
+
+    async def _listed(self) -> list[Listed]:
+        reply = await self.endpoint.call({"op": "operations"})
+        try:
+            return msgspec.json.decode(reply, type=Listing).operations
+        except msgspec.MsgspecError as error:
+            raise LinkError(f"the agent's list of operations is malformed ({error})") from error
 
     def close(self) -> None:
         """Forget all timers: the sandbox stops, or the engine does. Nothing is cancelled."""

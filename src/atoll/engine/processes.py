@@ -303,8 +303,10 @@ class Processes:
             async with sandbox.use():
                 pass
         if operations := sandbox.operations:
-            with suppress(LinkError, SandboxError):  # it has ended, or its sandbox does
-                await operations.control(process.record.uid, [(Kind.SIGNAL, body)])
+            # It has ended, or its sandbox does, or the agent is stuck: the wait tells.
+            with suppress(LinkError, SandboxError, TimeoutError):
+                async with asyncio.timeout(UNKILLABLE):
+                    await operations.control(process.record.uid, [(Kind.SIGNAL, body)])
         if not await process.wait(grace + UNKILLABLE):
             raise ProcessError(
                 f"process {process.record.id!r} could not be killed",

@@ -74,6 +74,21 @@ async def test_a_command_whose_caller_stays_away_is_cancelled_after_the_grace(
     assert not running.waiting
 
 
+async def test_a_background_process_needs_nobody_who_looks_at_it(
+    runtime: ScriptedRuntime, running: Operations
+) -> None:
+    async def listing(peer: Peer, header: dict[str, Any]) -> None:
+        entry = {"id": "op", "running": True, "detach": True}
+        await peer.send(Kind.REPLY, {"operations": [entry]})
+
+    controls: list[tuple[str, list[int]]] = []
+    runtime.scripts = {**hanging(controls), "operations": listing}
+    await start_and_leave(running)
+    await asyncio.sleep(0.15)
+    assert controls == []
+    assert not running.waiting
+
+
 async def test_a_caller_who_attaches_again_keeps_the_command(
     runtime: ScriptedRuntime, running: Operations
 ) -> None:
