@@ -5,13 +5,14 @@ import random
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,31 @@ def test_limits_of_the_instance_type_are_in_force(host: Host) -> None:
         assert full["exitCode"] != 0
         assert run(client, BOX, "true")["exitCode"] == 0
         assert client.get(BOX).json()["limits"]["memory"] == 64 << 20
+
+
+def test_a_session_survives_a_container_that_is_killed(host: Host) -> None:
+    """Nothing is exported then: what was kept while it ran is used."""
+    engine = host.start()
+    with engine.client() as client:
+        client.post(BOX + "/exec", json={"command": "export KEPT=1; cd /tmp"})
+        eventually(lambda: kept_sessions(host), 20)
+        (pid_file,) = (host.state_dir / "run").glob("*/container/pid")
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        eventually(lambda: client.post(BOX + "/exec", json={"command": ":"}).is_success, 10)
+        told = client.post(BOX + "/exec", json={"command": "echo $KEPT $PWD"}).json()
+        assert told["stdout"] == "1 /tmp\n"
+
+
+def kept_sessions(host: Host) -> bool:
+    with closing(sqlite3.connect(host.state_dir / "atoll.db")) as store:
+        return bool(store.execute("SELECT 1 FROM sessions").fetchone())
+
+
+def test_a_sandbox_keeps_its_machine_id_and_the_next_of_its_name_has_another(host: Host) -> None:
+    engine = host.start()
+    with engine.client() as client:
+        first = run(client, BOX, "cat", "/etc/machine-id")["stdout"]
+        client.post(BOX + "/stop")
+        assert run(client, BOX, "cat", "/etc/machine-id")["stdout"] == first
+        client.delete(BOX)
+        assert run(client, BOX, "cat", "/etc/machine-id")["stdout"] != first
