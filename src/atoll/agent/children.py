@@ -12,9 +12,8 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from atoll import errors
-from atoll.agent import users
+from atoll.agent import confine, kernel, users
 from atoll.agent.config import Config
-from atoll.agent.confine import OOM_SCORE_ADJ, UMASK
 from atoll.agent.descriptors import keep_only
 from atoll.agent.stub import default_signals, take_ids
 from atoll.wire import frames
@@ -22,6 +21,10 @@ from atoll.wire.frames import Kind
 
 MAX_CHILDREN: Final = 256
 """File operations at once."""
+
+FIRST_TO_GO: Final = 1000
+"""The highest oom_score_adj: what fills memory by a file call is ended before anything else,
+whatever memory that has."""
 
 
 class Children:
@@ -70,10 +73,13 @@ class Children:
 def _serve(sock: socket.socket, header: dict[str, Any], user: str, config: Config) -> NoReturn:
     try:
         gc.disable()
-        keep_only({0, 1, 2, sock.fileno()})
+        keep_only({0, 1, 2, sock.fileno(), *config.procs})
         _confine(sock, user, config)
-        from atoll.agent import files
+        from atoll.agent import files, files_memory
 
+        if config.procs and files_memory.takes_memory(header):
+            files_memory.move(sock, header, config.procs)
+        keep_only({0, 1, 2, sock.fileno()})
         files.serve(sock, header)
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -85,12 +91,19 @@ def _confine(sock: socket.socket, user: str, config: Config) -> None:
     default_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     sock.setblocking(True)
-    os.umask(UMASK)
+    os.umask(confine.UMASK)
     with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-        file.write(b"%d" % OOM_SCORE_ADJ)
+        file.write(b"%d" % FIRST_TO_GO)
+    # Nobody inside may trace it, root neither: it holds a connection to the engine and, for a
+    # moment, the way into the commands' cgroup. Its own files in /proc are closed from here on.
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     try:
         found = users.read(user)
         take_ids(found.uid, found.gid, found.groups, confined=config.confine)
+        if config.confine:
+            kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+            machine = os.uname().machine
+            kernel.install_filter(confine.seccomp_program(confine.ARCHITECTURES[machine]))
     except (errors.SandboxError, OSError) as error:
         known = (
             error if isinstance(error, errors.SandboxError) else errors.InternalError(str(error))

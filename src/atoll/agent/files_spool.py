@@ -37,12 +37,17 @@ _NO_RENAME: Final = frozenset({errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACC
 
 def temporary_name() -> bytes:
     """Return a name nobody else uses, of a form that `is_temporary` knows."""
-    return TEMPORARY + os.urandom(8).hex().encode() + b".tmp"
+    return TEMPORARY + b"%08x" % os.getpid() + os.urandom(4).hex().encode() + b".tmp"
 
 
 def is_temporary(name: bytes) -> bool:
     """Tell whether *name* is one of ours."""
     return name.startswith(TEMPORARY) and name.endswith(b".tmp") and len(name) == 27
+
+
+def is_temporary_of(pid: int, name: bytes) -> bool:
+    """Tell whether *name* is one that the process *pid* made."""
+    return is_temporary(name) and name.startswith(TEMPORARY + b"%08x" % pid)
 
 
 class Spool:

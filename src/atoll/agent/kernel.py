@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
@@ -74,6 +75,13 @@ def set_capabilities(kept: int) -> None:
 def syncfs(fd: int) -> None:
     """Write back all of the file system that *fd* is on."""
     _checked(_libc.syncfs(fd))
+
+
+def file_system_type(fd: int) -> int:
+    """Return the magic number of the file system that *fd* is on (statfs(2), f_type)."""
+    buffer = ctypes.create_string_buffer(256)
+    _checked(_libc.fstatfs(fd, buffer))
+    return int.from_bytes(buffer[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
 
 def punch_hole(fd: int, offset: int, length: int) -> None:

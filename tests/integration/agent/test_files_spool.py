@@ -9,6 +9,7 @@ from atoll.agent.files_spool import (
     check_writable,
     copy_content,
     is_temporary,
+    is_temporary_of,
     temporary_name,
 )
 
@@ -98,3 +99,10 @@ def test_content_goes_into_pipes_too(tmp_path: Path) -> None:
 def test_directories_are_not_writable_files(tmp_path: Path) -> None:
     with files_path.target(os.fsencode(tmp_path)) as place, pytest.raises(IsADirectoryError):
         check_writable(place, place.require())
+
+
+def test_a_temporary_name_tells_whose_it_is() -> None:
+    name = temporary_name()
+    assert is_temporary(name)
+    assert is_temporary_of(os.getpid(), name)
+    assert not is_temporary_of(os.getpid() + 1, name)

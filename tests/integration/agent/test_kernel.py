@@ -65,3 +65,10 @@ def test_the_filter_holds_in_the_kernel_too() -> None:
         return [*found, str(os.waitpid(pid, 0)[1])]
 
     assert in_child(filtered) == "['NotADirectoryError', 'PermissionError', 'PermissionError', '0']"
+
+
+def test_the_type_of_a_file_system_is_known() -> None:
+    with open("/proc/self/stat", "rb") as file:
+        assert kernel.file_system_type(file.fileno()) == 0x9FA0
+    with pytest.raises(OSError, match="descriptor"):
+        kernel.file_system_type(-1)

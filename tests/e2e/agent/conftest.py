@@ -1,0 +1,3 @@
+from e2e.runtime.conftest import bench
+
+__all__ = ["bench"]
