@@ -21,6 +21,7 @@ VERBS = {
     "dev": "atoll.cli.dev",
     "doctor": "atoll.cli.doctor",
     "image": "atoll.cli.image",
+    "ps": "atoll.cli.ps",
     "run": "atoll.cli.run",
     "serve": "atoll.cli.serve",
 }
