@@ -81,7 +81,7 @@ def file_system_type(fd: int) -> int:
     """Return the magic number of the file system that *fd* is on (statfs(2), f_type)."""
     buffer = ctypes.create_string_buffer(256)
     _checked(_libc.fstatfs(fd, buffer))
-    return int.from_bytes(buffer[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
+    return int.from_bytes(buffer.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
 
 def punch_hole(fd: int, offset: int, length: int) -> None:

@@ -108,6 +108,7 @@ async def test_many_files_at_once_stay_within_limits(bench: Bench) -> None:
         threads = [threading.Thread(target=write, args=[number]) for number in range(6)]
         for thread in threads:
             thread.start()
-        await asyncio.to_thread(lambda: [thread.join() for thread in threads])
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
         assert failures
         assert box.call("hello")["pid"] == 1
