@@ -1,12 +1,16 @@
 """``atoll cp``: files and folders between this host and a sandbox."""
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import typer
 
 from atoll.cli import connection
 from atoll.cli.options import AsJson, Namespace, Url, print_json
+
+if TYPE_CHECKING:
+    import atoll
 
 
 class Place(NamedTuple):
@@ -36,10 +40,12 @@ def cp(
     start, end = parse(source), parse(target)
     if (start.id is None) == (end.id is None):
         raise typer.BadParameter("one of the two must be in a sandbox, like my-sandbox:/workspace")
-    connection.run(_copy(start, end, namespace, url, as_json))
+    connection.run(_copy(start, end, namespace, url, as_json, Path(start.path).is_dir()))
 
 
-async def _copy(start: Place, end: Place, namespace: str, url: str | None, as_json: bool) -> None:
+async def _copy(
+    start: Place, end: Place, namespace: str, url: str | None, as_json: bool, folder: bool
+) -> None:
     import atoll
 
     with _Progress(as_json) as progress:
@@ -47,11 +53,22 @@ async def _copy(start: Place, end: Place, namespace: str, url: str | None, as_js
             id = start.id or end.id or ""
             sandbox = atoll.get_sandbox(engine.namespace(namespace), id)
             if end.id:
-                await sandbox.upload(start.path, end.path, progress=progress)
+                remote = end.path if folder else await _remote(sandbox, start.path, end.path)
+                await sandbox.upload(start.path, remote, progress=progress)
             else:
                 await sandbox.download(start.path, _into(end.path, start.path), progress=progress)
     if as_json:
         print_json({"source": start.path, "target": end.path, "bytes": progress.count})
+
+
+async def _remote(sandbox: "atoll.Sandbox", source: str, target: str) -> str:
+    """Return where an upload goes: a file into a folder that exists, under its own name."""
+    from atoll.errors import FileNotFoundError
+
+    with suppress(FileNotFoundError):
+        if target.endswith("/") or (await sandbox.stat(target)).type == "directory":
+            return f"{target.rstrip('/')}/{Path(source).name}"
+    return target
 
 
 def _into(target: str, source: str) -> Path:
