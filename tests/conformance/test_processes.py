@@ -331,3 +331,26 @@ async def test_the_log_is_a_ring_with_a_gap_in_front(sandbox: atoll.Sandbox) -> 
     assert 60 << 20 < kept <= 64 << 20
     assert isinstance(events[-2], atoll.Stdout)
     assert events[-2].data.endswith(b"end\n")
+
+
+async def test_a_frozen_sandbox_keeps_its_processes_and_looking_at_them_does_not_thaw(
+    url: str, sandbox_id: str, sandbox: atoll.Sandbox
+) -> None:
+    async with atoll.connect(url) as env:
+        box = atoll.get_sandbox(env.Sandbox, sandbox_id, sleep_mode="freeze", sleep_after=1)
+        process = await box.start_process("echo up; while sleep 0.1; do echo tick; done")
+        await process.wait_for_log("tick", 10)
+        for _ in range(200):
+            if (await box.get_state()).status == "frozen":
+                break
+            await asyncio.sleep(0.05)
+        before = (await process.get_logs()).stdout
+        await asyncio.sleep(0.5)
+        assert await process.get_status() == "running"
+        assert (await box.get_process_logs(process.id)).stdout == before
+        assert len(await box.list_processes()) == 1
+        assert (await box.get_state()).status == "frozen"
+        start = time.monotonic()
+        await process.kill("SIGKILL")
+        assert time.monotonic() - start < 5
+        assert (process.status, process.reason) == ("killed", "kill")
