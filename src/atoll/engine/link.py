@@ -12,13 +12,14 @@ agent that refuses an upload says why in just such a moment.
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from atoll.engine.link_body import Body
 from atoll.errors import SandboxError, from_wire
 from atoll.runtime.base import Runtime
 from atoll.wire import frames
@@ -93,7 +94,7 @@ class Link:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._decoder = frames.Decoder()
-        self._received: Iterator[Frame] = iter(())
+        self._received = self._decoder.feed(b"")
 
     @classmethod
     async def open(
@@ -200,15 +201,25 @@ class Link:
 
     async def body(self, silence: float | None = SILENCE) -> AsyncIterator[bytes]:
         """Yield the DATA payloads that follow a REPLY, up to END; raise as `reply`."""
-        while (frame := await self._expect(Kind.DATA, silence)).kind == Kind.DATA:
-            yield frame.payload
+        self._received.close()
+        body, data = Body(), self._decoder.take_rest()
+        while True:
+            try:
+                for piece in body.feed(data):
+                    if isinstance(piece, bytes):
+                        yield piece
+                    elif not _goes_on(piece):
+                        return
+            except frames.FrameError as error:
+                raise LinkError(f"the agent sent something malformed ({error})") from error
+            data = await self._read(silence)
 
     async def _expect(self, kind: Kind, silence: float | None) -> Frame:
         while (frame := await self._next(silence)).kind == Kind.HEARTBEAT:
             pass
         if frame.kind == Kind.ERROR:
             raise error_of(frame)
-        if frame.kind == kind or (kind is Kind.DATA and frame.kind == Kind.END):
+        if frame.kind == kind:
             return frame
         raise LinkError(f"the agent answered with a frame of kind {frame.kind}")
 
@@ -226,6 +237,16 @@ class Link:
         """Send *data* in frames of at most `CHUNK` bytes; raise as `send`."""
         for start in range(0, len(data), frames.CHUNK):
             await self.send(kind, data[start : start + frames.CHUNK])
+
+
+def _goes_on(frame: Frame) -> bool:
+    """Tell whether a body goes on after a frame in it that is no part of it."""
+    _check(frame)
+    if frame.kind == Kind.ERROR:
+        raise error_of(frame)
+    if frame.kind not in {Kind.HEARTBEAT, Kind.END}:
+        raise frames.FrameError(f"frame of kind {frame.kind} in a body")
+    return frame.kind == Kind.HEARTBEAT
 
 
 def _check(frame: Frame) -> None:

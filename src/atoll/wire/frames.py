@@ -10,7 +10,7 @@ The decoder is fed by peers that may be hostile: it never buffers more than one 
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -104,7 +104,7 @@ class Decoder:
         self._buffer = bytearray()
         self._max_frame = max_frame
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Generator[Frame, None, None]:
         """Yield every frame completed by *data*; raise `FrameError` on an oversized one."""
         self._buffer += data
         start = 0
@@ -121,6 +121,12 @@ class Decoder:
                 yield Frame(kind, payload)
         finally:
             del self._buffer[:start]
+
+    def take_rest(self) -> bytes:
+        """Return the bytes of an incomplete frame and forget them: somebody else reads on."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
 
     @property
     def pending(self) -> int:
