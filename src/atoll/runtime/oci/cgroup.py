@@ -4,8 +4,7 @@ Below ``<hierarchy>/atoll/<engine id>/<host_ref>`` are two siblings: ``agent``, 
 with the agent's own small limits, and ``user``, made here, with the limits of the instance. An
 out-of-memory kill or a fork bomb among the commands therefore never reaches the agent.
 
-Commands leave ``agent`` only in the hierarchies that limit something (memory, pids, cpu): each
-move costs 6 to 13 ms when it is the first for a while.
+Commands leave ``agent`` only in the hierarchies that limit something (memory, pids, cpu).
 """
 
 import os

@@ -57,8 +57,8 @@ def test_a_missing_limit_is_an_error_never_silence(tree: Path, group: CgroupV1) 
 
 
 def test_commands_enter_one_group_for_each_limit(tree: Path, group: CgroupV1) -> None:
-    users = [path.relative_to(tree).parts[0] for path in group.procs_files()]
-    assert users == ["memory", "pids", "cpu"]
+    files = [path.relative_to(tree) for path in group.procs_files()]
+    assert files == [Path(c, PATH, "user/tasks") for c in ("memory", "pids", "cpu")]
 
 
 def test_the_freezer_lists_every_process(tree: Path, group: CgroupV1) -> None:
