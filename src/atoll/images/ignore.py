@@ -8,9 +8,6 @@ that matches a directory covers all below it.
 import re
 from collections.abc import Iterable
 
-_SPECIAL = re.compile(r"[^\w^-]")
-"""Characters of a bracket expression that Python may read differently."""
-
 
 class Ignore:
     """The compiled lines of a ``.dockerignore``."""
@@ -70,9 +67,23 @@ def _piece(piece: str) -> str:
     if piece == "?":
         return "[^/]"
     if piece.startswith("[") and len(piece) > 1:
-        return "[" + _SPECIAL.sub(_escape, piece[1:-1]) + "]"
-    return re.escape(piece[1:] if piece.startswith("\\") and len(piece) > 1 else piece)
+        return _set(piece[1:-1])
+    return _literal(piece)
 
 
-def _escape(match: re.Match[str]) -> str:
-    return re.escape(match[0])
+def _set(body: str) -> str:
+    """Translate what stands in brackets: characters, and ranges of two with ``-`` between."""
+    characters = re.findall(r"\\.|.", body.removeprefix("^"), re.DOTALL)
+    members = []
+    while characters:
+        low = _literal(characters.pop(0))
+        if characters[:1] == ["-"] and len(characters) > 1:
+            low += "-" + _literal(characters[1])
+            del characters[:2]
+        members.append(low)
+    return f"[{'^' * body.startswith('^')}{''.join(members)}]"
+
+
+def _literal(character: str) -> str:
+    """Return what matches a character, which may have a backslash before it."""
+    return re.escape(character[-1])

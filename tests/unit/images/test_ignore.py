@@ -47,3 +47,14 @@ def test_malformed_patterns_match_nothing_they_should_not(pattern: str) -> None:
 )
 def test_no_pattern_breaks_the_reader(lines: list[str], path: str) -> None:
     Ignore(lines).ignores(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [("[*--]", "-", "."), ("[a-]", "-", "b"), ("[&&~~||]", "~", "x"), ("[\\\\-a]", "^", "b")],
+)
+def test_brackets_hold_characters_and_ranges_as_go_reads_them(
+    pattern: str, matching: str, other: str
+) -> None:
+    ignore = Ignore([pattern])
+    assert (ignore.ignores(matching), ignore.ignores(other)) == (True, False)
