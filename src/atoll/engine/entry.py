@@ -47,7 +47,7 @@ class Entry:
         """Return the record; None when there is none or only a tombstone."""
         if not self._loaded:
             await self._alone(self._load)
-        return None if self.record is None or self.record.state is State.DESTROYED else self.record
+        return None if self._gone else self.record
 
     def adopt(self, record: Record) -> None:
         """Take over a record that was just read."""
@@ -58,11 +58,28 @@ class Entry:
 
         async def create() -> Record:
             await self._load()
-            if self.record is None or self.record.state is State.DESTROYED:
-                self.record = await self._create(options, layer_id)
-            return self.record
+            if self._gone:
+                self.record = await self._store(self._fresh(options, layer_id))
+            return self.existing
 
         return await self._alone(create)
+
+    async def start(self, host_ref: str, layer_id: str) -> Record:
+        """Record that a start begins: one write, also where there is no record yet."""
+
+        async def begin() -> Record:
+            await self._load()
+            record = self._fresh(SandboxOptions(), layer_id) if self._gone else self.existing
+            return await self._update(
+                record,
+                {
+                    "state": State.STARTING,
+                    "host_ref": host_ref,
+                    "generation": record.generation + 1,
+                },
+            )
+
+        return await self._alone(begin)
 
     async def save(self, **changes: Any) -> Record:
         """Replace fields of the record; the result is durable.
@@ -76,20 +93,19 @@ class Entry:
         """Replace the fields that *decide* returns for the record as it is now; raise as `save`."""
 
         async def update() -> Record:
-            old = self.existing
-            changes = dict(decide(old))
-            if not changes:
-                return old
-            state = changes.get("state", old.state)
-            if not states.may_follow(old.state, state):
-                raise AssertionError(f"{old.state} cannot become {state}")
-            if state is not old.state:
-                changes["state_changed_at"] = rules.now()
-            new = msgspec.structs.replace(old, **changes)
-            self.record = await self._write(self._directory.update(new))
-            return self.record
+            changes = decide(self.existing)
+            return await self._update(self.existing, changes) if changes else self.existing
 
         return await self._alone(update)
+
+    async def _update(self, old: Record, changes: Mapping[str, Any]) -> Record:
+        state = changes.get("state", old.state)
+        if not states.may_follow(old.state, state):
+            raise AssertionError(f"{old.state} cannot become {state}")
+        changed_at = old.state_changed_at if state is old.state else rules.now()
+        new = msgspec.structs.replace(old, **{"state_changed_at": changed_at} | dict(changes))
+        self.record = await self._store(new)
+        return self.record
 
     async def settle(self) -> None:
         """Wait until no write is under way."""
@@ -108,9 +124,14 @@ class Entry:
             self.record = await self._directory.get(self.namespace, self.id)
             self._loaded = True
 
-    async def _create(self, options: SandboxOptions, layer_id: str) -> Record:
+    @property
+    def _gone(self) -> bool:
+        return self.record is None or self.record.state is State.DESTROYED
+
+    def _fresh(self, options: SandboxOptions, layer_id: str) -> Record:
+        """Return the record of a new life of the id; version and generation of a tombstone go on."""
         now, tombstone = rules.now(), self.record
-        fresh = Record(
+        return Record(
             namespace=self.namespace,
             id=self.id,
             state=State.CREATED,
@@ -122,8 +143,10 @@ class Entry:
             version=tombstone.version if tombstone else 0,
             generation=tombstone.generation if tombstone else 0,
         )
+
+    async def _store(self, new: Record) -> Record:
         directory = self._directory
-        return await self._write(directory.update(fresh) if tombstone else directory.create(fresh))
+        return await self._write(directory.update(new) if new.version else directory.create(new))
 
     async def _write(self, write: Awaitable[Record]) -> Record:
         try:

@@ -8,7 +8,8 @@ step runs. The writable layer is not part of it: it belongs to the record and ou
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -66,6 +67,8 @@ class Launch:
     mounts: list[Mount] = field(default_factory=list)
     trust_env: dict[str, str] = field(default_factory=dict)
     endpoint: Endpoint | None = None
+    took: dict[str, float] = field(default_factory=dict)
+    """Step → seconds."""
 
     @property
     def host_ref(self) -> str:
@@ -131,7 +134,9 @@ class Lifecycle:
         step = STEPS[0]
         try:
             for step in STEPS:
+                began = time.perf_counter()
                 await step.make(self, launch)
+                launch.took[step.name] = time.perf_counter() - began
         except BaseException as error:
             await self.remove(launch.host_ref)
             if launch.new_layer:
@@ -143,9 +148,8 @@ class Lifecycle:
                 typed.context["step"] = step.name
                 raise typed from error
             raise
-        if launch.endpoint is None:
-            raise AssertionError("the last step leaves an endpoint")
-        return launch.endpoint
+        log.debug("start took", host_ref=launch.host_ref, **_milliseconds(launch.took))
+        return _made(launch.endpoint)
 
     async def remove(self, host_ref: str) -> bool:
         """Undo everything a start made; return whether all of it is gone.
@@ -371,6 +375,10 @@ def in_force(life: Lifecycle, launch: Launch) -> InForce:
         workdir=image.config.workdir or "/workspace",
         user=image.config.user or "0:0",
     )
+
+
+def _milliseconds(took: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(seconds * 1000, 1) for name, seconds in took.items()}
 
 
 def _made(value: T | None) -> T:

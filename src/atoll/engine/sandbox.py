@@ -272,8 +272,7 @@ class Sandbox:
     # Transitions: what they do. How they are shared: `Transitions`.
 
     async def _start(self) -> None:
-        record = await self._entry.get_or_create(SandboxOptions(), self._shared.new_name())
-        if record.live:  # a stop that failed half-way
+        if (found := await self.load()) and found.live:  # a stop that failed half-way
             await self._clean_up()
         wanted = self.wanted
         size = rules.instance(wanted.instance_type or "", self._shared.settings.instance_types)
@@ -281,13 +280,9 @@ class Sandbox:
         await self._shared.admission.enter(
             self.namespace, self._namespace.max_instances, (wanted.queue_ms or 0) / 1000
         )
-        before = self._entry.existing.state
+        before = found.state if (found := await self.load()) else State.CREATED
         try:
-            record = await self._entry.save(
-                state=State.STARTING,
-                host_ref=self._shared.new_name(),
-                generation=record.generation + 1,
-            )
+            record = await self._entry.start(self._shared.new_name(), self._shared.new_name())
             self._shared.live[record.key] = self
             launch = Launch(record, wanted, size, variables.layers(self._namespace, record))
             endpoint = await self._shared.lifecycle.start(launch)
@@ -320,8 +315,8 @@ class Sandbox:
     async def _not_started(self, before: State) -> None:
         await self._entry.settle()
         self._forget_endpoint()
-        record = self._entry.existing
-        if record.host_ref:
+        record = self.record
+        if record and record.host_ref:
             await self._shared.lifecycle.remove(record.host_ref)
             state = before if record.state is State.STARTING else State.STOPPED
             await self._entry.save(state=state, host_ref=None)

@@ -17,7 +17,7 @@ NEXT: Final[Mapping[State, frozenset[State]]] = {
     State.FROZEN: frozenset({State.RUNNING, State.STOPPING, State.STOPPED, State.DESTROYED}),
     State.STOPPING: frozenset({State.STOPPED, State.DESTROYED}),
     State.STOPPED: frozenset({State.STARTING, State.DESTROYED}),
-    State.DESTROYED: frozenset({State.CREATED}),
+    State.DESTROYED: frozenset({State.CREATED, State.STARTING}),
 }
 """`starting` falls back to where it came from when a start fails; `running` goes to `stopped`
 without `stopping` when the container ended by itself."""

@@ -11,10 +11,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from atoll.errors import ImageNotFoundError, InvalidImageError, SandboxError, from_os_error
-from atoll.images import base, context, reference
+from atoll.images import base, certificates, context, reference
 from atoll.images.archive import Limits
 from atoll.images.blobs import opened
 from atoll.images.build import Builder, BuildNetwork
@@ -50,6 +50,7 @@ class ImageStore:
         self._places = Places(storage.cache_dir / "images")
         self._catalog = Catalog(self._places)
         self._reach = Reach(self._places.unreachable)
+        self._trusted: tuple[Any, Trust | None] = (None, None)
 
     async def resolve(self, name: str) -> Image:
         """Return the stored image that *name* (a reference or an image digest) means.
@@ -194,7 +195,10 @@ class ImageStore:
         """Return what sandboxes need to trust the host's extra CA certificates, if they shall."""
         if not self._settings.trust_host_ca:
             return None
-        return await self._call(host_trust, self._cache_dir)
+        seen = certificates.signature()
+        if seen != self._trusted[0] or not _is_there(self._trusted[1]):
+            self._trusted = seen, await self._call(host_trust, self._cache_dir)
+        return self._trusted[1]
 
     async def _pull(self, full_name: str, progress: Progress, *, again: bool) -> None:
         wanted = reference.parse(full_name)
@@ -291,6 +295,11 @@ def _record(image: LayoutImage, sizes: Mapping[str, int]) -> Record:
         created_at=time.time(),
         sizes=tuple(sizes.get(layer, 0) for layer in layers),
     )
+
+
+def _is_there(trust: Trust | None) -> bool:
+    """Whether nobody has removed its directory, which is a cache."""
+    return trust is None or trust.directory.is_dir()
 
 
 def _digits(digest: str) -> str:

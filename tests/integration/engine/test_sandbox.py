@@ -256,7 +256,8 @@ async def test_a_namespace_runs_no_more_than_it_may(engine: Engine, world: World
     await run(engine, "x", id="a")
     with pytest.raises(MaxInstancesExceededError):
         await run(engine, "x", id="b")
-    assert (await engine.info("N", "b")).state is State.CREATED
+    with pytest.raises(SandboxNotFoundError):
+        await engine.info("N", "b")
     await engine.sandbox("N", "a").stop()
     assert await run(engine, "x", id="b") == b"x\n"
     await engine.sandbox("N", "a").configure(SandboxOptions(queue_ms=5_000))

@@ -8,8 +8,8 @@ def test_every_state_has_successors_and_can_be_destroyed() -> None:
         assert may_follow(state, State.DESTROYED)
 
 
-def test_only_creation_leaves_the_tombstone() -> None:
-    assert NEXT[State.DESTROYED] == {State.CREATED}
+def test_only_a_new_life_leaves_the_tombstone() -> None:
+    assert NEXT[State.DESTROYED] == {State.CREATED, State.STARTING}
 
 
 def test_a_container_is_never_started_twice() -> None:
