@@ -73,6 +73,53 @@ def cat_through_a_socket(size: int, chunk: int = 1 << 16) -> float:
     return size / (time.perf_counter() - start)
 
 
+def cat_of_a_file(size: int, folder: Path) -> float:
+    """Return the bytes per second of ``cat`` of a file in *folder* through a unix socket."""
+    file = folder / "bench-floor"
+    try:
+        with file.open("wb") as made:
+            for _ in range(size >> 20):
+                made.write(b"x" * (1 << 20))
+        left, right = socket.socketpair()
+        start = time.perf_counter()
+        cat = subprocess.Popen(["cat", file], stdout=left)
+        left.close()
+        buffer, got = bytearray(1 << 16), 0
+        while count := right.recv_into(buffer):
+            got += count
+        cat.wait()
+        right.close()
+        return got / (time.perf_counter() - start)
+    finally:
+        file.unlink()
+
+
+def durable_copy(size: int, folder: Path, chunk: int = 1 << 18) -> float:
+    """Return the bytes per second of a copy through a unix socket into a file, with its fsync."""
+    file = folder / "bench-floor"
+    left, right = socket.socketpair()
+    block = b"x" * chunk
+
+    def write() -> None:
+        for _ in range(size // chunk):
+            left.sendall(block)
+        left.close()
+
+    start = time.perf_counter()
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        with file.open("wb", buffering=0) as made:
+            while data := right.recv(chunk):
+                made.write(data)
+            os.fsync(made.fileno())
+        return size / (time.perf_counter() - start)
+    finally:
+        thread.join()
+        right.close()
+        file.unlink()
+
+
 class Docker:
     """A Docker engine of our own, beside any other, with one image made from *rootfs*."""
 
@@ -115,7 +162,13 @@ def docker(rootfs: Path) -> Iterator[Docker]:
     if not shutil.which("dockerd"):
         raise FileNotFoundError("dockerd is not installed (package docker.io)")
     folder = Path(tempfile.mkdtemp(prefix="atoll-bench-docker-"))
-    argv: list[str | Path] = ["dockerd", "--host", f"unix://{folder}/docker.sock", "--data-root", folder / "data"]
+    argv: list[str | Path] = [
+        "dockerd",
+        "--host",
+        f"unix://{folder}/docker.sock",
+        "--data-root",
+        folder / "data",
+    ]
     argv += ["--exec-root", folder / "exec", "--pidfile", folder / "pid", "--bridge", "none"]
     argv += ["--iptables=false", "--ip6tables=false"]
     with (folder / "log").open("wb") as log:

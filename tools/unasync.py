@@ -20,6 +20,7 @@ DROPPED = {"async", "await"}
 RENAMED = {
     "AbstractAsyncContextManager": "AbstractContextManager",
     "AsyncClient": "Client",
+    "AsyncHTTP11Connection": "HTTP11Connection",
     "AsyncHTTPTransport": "HTTPTransport",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",

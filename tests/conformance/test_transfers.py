@@ -72,7 +72,9 @@ async def test_f01_33_megabytes_are_no_limit(box: Client) -> None:
 @pytest.mark.container
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("size", [2 * 10**9, 3 * 10**9])
-async def test_f01_gigabytes_need_no_memory_here(url: str, sandbox_id: str, size: int) -> None:
+async def test_f01_gigabytes_need_no_memory_in_sdk_and_engine(
+    url: str, sandbox_id: str, size: int
+) -> None:
     piece, sent, got, count = os.urandom(1 << 20), hashlib.sha256(), hashlib.sha256(), 0
 
     async def content() -> AsyncIterator[bytes]:
@@ -87,15 +89,25 @@ async def test_f01_gigabytes_need_no_memory_here(url: str, sandbox_id: str, size
         sandbox = atoll.get_sandbox(env.Sandbox, sandbox_id, instance_type="standard-4")
         await sandbox.write_file("warm", b"x")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        engine_before = _peak_of_engine(url)
         written = await sandbox.write_file("/workspace/big", content())
         async for chunk in sandbox.read_file_stream("/workspace/big"):
             got.update(chunk)
             count += len(chunk)
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        engine_grown = _peak_of_engine(url) - engine_before
         await sandbox.destroy()
     assert written.size == count == size
     assert got.digest() == sent.digest()
     assert grown < 64 << 10, f"{grown} KiB more"
+    assert engine_grown < 64 << 10, f"{engine_grown} KiB more in the engine"
+
+
+def _peak_of_engine(url: str) -> int:
+    """Return the largest the engine has been, in KiB."""
+    pid = Path(url.removeprefix("unix://")).with_name("engine.lock").read_text().strip()
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("VmHWM")).split()[1])
 
 
 # F02: kinds.

@@ -32,6 +32,11 @@ _IDLE_SECONDS = 30.0
 that a request never meets a connection that is just being closed."""
 
 
+_READ_BYTES = 1 << 18
+"""Bytes read from a connection at once. With the library's own 64 KiB large files come at half the
+rate (measured: 0.8 against 1.6 GB/s), and it has no other way to say so than its class."""
+
+
 class ConnectionLostError(Exception):
     """A request was sent and its answer did not arrive, or not all of it."""
 
@@ -181,8 +186,10 @@ class Transport:
 
 
 def _new_client(endpoint: _shared.Endpoint) -> "httpx2.AsyncClient":
+    import httpcore2
     import httpx2
 
+    httpcore2.AsyncHTTP11Connection.READ_NUM_BYTES = _READ_BYTES
     limits = httpx2.Limits(
         max_connections=None, max_keepalive_connections=32, keepalive_expiry=_IDLE_SECONDS
     )
