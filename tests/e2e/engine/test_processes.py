@@ -88,9 +88,10 @@ async def test_logs_of_a_sandbox_share_one_limit_and_finished_ones_give_way(
     text = "head -c 62000000 /dev/zero | tr '\\0' x; echo; echo end"
     async with atoll.connect(engines.url) as env:
         sandbox = atoll.get_sandbox(env.Sandbox, "box", instance_type="standard")
-        processes = [await sandbox.start_process(text) for _ in range(6)]
-        for process in processes:
-            await process.wait_for_exit(120)
+        processes = []
+        for _ in range(6):  # one after the other: the order of their ends is what counts
+            processes.append(await sandbox.start_process(text))
+            await processes[-1].wait_for_exit(120)
         logs = next((engines.state_dir / "logs").iterdir())
 
         def used() -> int:
