@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from atoll.engine import ids, record, rootfiles, variables
+from atoll.engine import ids, record, rootfiles, stages, variables
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.parts import Image, Parts, Slot
 from atoll.engine.record import InForce, Record
@@ -89,11 +89,12 @@ class Launch:
 
 
 class Step(NamedTuple):
-    """One step of a start and its undo."""
+    """One step of a start and its undo. `beside`: it needs nothing of the step before it."""
 
     name: str
     make: Callable[["Lifecycle", Launch], Awaitable[None]]
     remove: Callable[["Lifecycle", str], Awaitable[None]] | None
+    beside: bool = False
 
 
 class Lifecycle:
@@ -131,25 +132,29 @@ class Lifecycle:
         Raises:
             SandboxError: what the failing step raised; `context.step` names it.
         """
-        step = STEPS[0]
         try:
-            for step in STEPS:
-                began = time.perf_counter()
-                await step.make(self, launch)
-                launch.took[step.name] = time.perf_counter() - began
-        except BaseException as error:
+            for stage in stages.grouped(STEPS, lambda step: step.beside):
+                await stages.together(self._make(step, launch) for step in stage)
+        except BaseException:
             await self.remove(launch.host_ref)
             if launch.new_layer:
                 await self.forget_files(launch.record, launch.image)
-            if isinstance(error, SandboxError):
-                error.context.setdefault("step", step.name)
-            elif isinstance(error, OSError):
-                typed = from_os_error(error, str(error.filename or launch.host_ref))
-                typed.context["step"] = step.name
-                raise typed from error
             raise
         log.debug("start took", host_ref=launch.host_ref, **_milliseconds(launch.took))
         return _made(launch.endpoint)
+
+    async def _make(self, step: Step, launch: Launch) -> None:
+        began = time.perf_counter()
+        try:
+            await step.make(self, launch)
+        except SandboxError as error:
+            error.context.setdefault("step", step.name)
+            raise
+        except OSError as error:
+            typed = from_os_error(error, str(error.filename or launch.host_ref))
+            typed.context["step"] = step.name
+            raise typed from error
+        launch.took[step.name] = time.perf_counter() - began
 
     async def remove(self, host_ref: str) -> bool:
         """Undo everything a start made; return whether all of it is gone.
@@ -345,17 +350,17 @@ async def _hello(life: Lifecycle, launch: Launch) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    Step("image", _image, None),
     Step("directory", _directory, _remove_directory),
-    Step("layer", _layer, None),
     Step("ids", _ids, _free_ids),
-    Step("network", _network, _release),
+    Step("image", _image, None),
+    Step("layer", _layer, None, beside=True),
+    Step("network", _network, _release, beside=True),
     Step("rootfs", _rootfs, _unmount),
-    Step("files", _files, None),
+    Step("files", _files, None, beside=True),
     Step("container", _container, _remove_container),
     Step("hello", _hello, None),
 )
-"""A start from top to bottom, a removal from bottom to top."""
+"""A start from top to bottom, a removal from bottom to top and one after the other."""
 
 
 def in_force(life: Lifecycle, launch: Launch) -> InForce:

@@ -5,15 +5,16 @@ image an engine needs, also for a sandbox that sleeps, is marked by `hold`: the 
 crash of the engine and means nothing any more once that engine's state directory is gone.
 """
 
-import asyncio
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from atoll.errors import ImageNotFoundError, InvalidImageError, SandboxError, from_os_error
+from atoll.host.threads import run_to_end
 from atoll.images import base, certificates, context, reference
 from atoll.images.archive import Limits
 from atoll.images.blobs import opened
@@ -232,9 +233,12 @@ class ImageStore:
     async def _call(
         self, work: Callable[_P, _T], /, *arguments: _P.args, **options: _P.kwargs
     ) -> _T:
-        """Do blocking work in a thread; what the file system refuses becomes a typed error."""
+        """Do blocking work in a thread; what the file system refuses becomes a typed error.
+
+        It is at its end when this returns or is cancelled: an undo must not race with it.
+        """
         try:
-            return await asyncio.to_thread(work, *arguments, **options)
+            return await run_to_end(partial(work, *arguments, **options))
         except SandboxError:
             raise
         except OSError as error:
