@@ -53,6 +53,7 @@ class Stream:
 
     def __init__(self, connection: socket.socket, *, has_body: bool = False) -> None:
         connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, CHUNK)  # as far as is allowed
         self._socket = connection
         self._buffer = bytearray()  # made when there is something to receive
         self._view = memoryview(self._buffer)

@@ -36,6 +36,9 @@ TERMINAL = frozenset({Kind.REPLY, Kind.ERROR, Kind.EXITED})
 _READ = 2 * frames.CHUNK
 """Bytes read at once: a usual frame with its header, and the beginning of the next."""
 
+_BODY_READ = 1 << 18
+"""Bytes of a file's body read at once: what the buffers of a unix socket hold."""
+
 _OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR})
 _FROM_AGENT = TERMINAL | _OUTPUT | {
     Kind.STARTED, Kind.GAP, Kind.HEARTBEAT, Kind.DATA, Kind.END, Kind.EVENT,
@@ -171,10 +174,10 @@ class Link:
                 raise LinkError(f"the agent sent something malformed ({error})") from error
             self._received = self._decoder.feed(await self._read(silence))
 
-    async def _read(self, silence: float | None) -> bytes:
+    async def _read(self, silence: float | None, size: int = _READ) -> bytes:
         try:
             async with asyncio.timeout(silence):
-                data = await self._loop.sock_recv(self._socket, _READ)
+                data = await self._loop.sock_recv(self._socket, size)
         except TimeoutError as error:
             raise LinkError(f"the agent said nothing for {silence} s") from error
         except OSError as error:
@@ -212,7 +215,7 @@ class Link:
                         return
             except frames.FrameError as error:
                 raise LinkError(f"the agent sent something malformed ({error})") from error
-            data = await self._read(silence)
+            data = await self._read(silence, _BODY_READ)
 
     async def _expect(self, kind: Kind, silence: float | None) -> Frame:
         while (frame := await self._next(silence)).kind == Kind.HEARTBEAT:
@@ -237,6 +240,21 @@ class Link:
         """Send *data* in frames of at most `CHUNK` bytes; raise as `send`."""
         for start in range(0, len(data), frames.CHUNK):
             await self.send(kind, data[start : start + frames.CHUNK])
+
+    async def send_piece(self, data: bytes) -> None:
+        """Send a piece of a file's body, without copying it; raise as `send`."""
+        view = memoryview(data)
+        for start in range(0, len(data), frames.MAX_FRAME):
+            part = view[start : start + frames.MAX_FRAME]
+            head = frames.encode_head(Kind.DATA, len(part))
+            try:
+                with suppress(BlockingIOError):
+                    sent = self._socket.sendmsg([head, part])
+                    head, part = head[sent:], part[max(0, sent - len(head)) :]
+                await self._loop.sock_sendall(self._socket, head)
+                await self._loop.sock_sendall(self._socket, part)
+            except OSError as error:
+                raise LinkError(f"the agent hung up ({error})") from error
 
 
 def _goes_on(frame: Frame) -> bool:

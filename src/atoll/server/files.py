@@ -164,7 +164,7 @@ async def store(engine: Engine, op: ops.Op[Any, Any], request: Request) -> Any:
     async with _opened(engine, request, header_of(op, wanted)) as link:
         with suppress(LinkError):  # the answer says why
             async for chunk in answer.uploaded(request):
-                await link.send_chunks(Kind.DATA, chunk)
+                await link.send_piece(chunk)
             await link.send(Kind.END, b"{}")
         reply = await link.reply(timeout=None)
     return msgspec.json.decode(reply, type=op.result)

@@ -79,6 +79,11 @@ def encode(kind: int, payload: bytes = b"") -> bytes:
     return _HEADER.pack(kind, len(payload)) + payload
 
 
+def encode_head(kind: int, length: int) -> bytes:
+    """Return what stands before a payload of *length* bytes."""
+    return _HEADER.pack(kind, length)
+
+
 def encode_json(kind: int, body: Mapping[str, Any]) -> bytes:
     """Return a frame whose payload is *body* as a JSON object."""
     return encode(kind, json.dumps(body, separators=(",", ":")).encode())

@@ -213,6 +213,47 @@ async def test_a_body_to_an_agent_that_stops_reading_ends_quietly() -> None:
         await link.send_all(endless(), Kind.STDIN, Kind.STDIN_CLOSE)
 
 
+@pytest.mark.parametrize("size", [0, 1, 5_000_000, frames.MAX_FRAME + 3])
+async def test_a_piece_of_a_body_arrives_whole(size: int) -> None:
+    data = bytes(range(256)) * (size // 256 + 1)
+    got = bytearray()
+
+    async def agent(peer: Peer) -> None:
+        await peer.next()
+        while (frame := await peer.next()).kind == Kind.DATA:
+            got.extend(frame.payload)
+        await peer.send(Kind.REPLY, {})
+
+    async with linked(agent) as link:
+        await link.send_piece(data[:size])
+        await link.send(Kind.END)
+        await link.reply()
+    assert got == data[:size]
+
+
+async def test_a_piece_for_an_agent_that_left_is_an_error() -> None:
+    async def agent(peer: Peer) -> None:
+        await peer.next()
+
+    async with linked(agent) as link:
+        await asyncio.sleep(0.02)
+        with pytest.raises(LinkError):
+            await link.send_piece(b"x" * 10_000_000)
+
+
+@pytest.mark.parametrize(
+    "frame", [frames.encode(Kind.STDOUT, bytes(20)), frames.encode(Kind.REPLY), b"\x63\0\0\0\0"]
+)
+async def test_a_body_that_is_malformed_is_an_error(frame: bytes) -> None:
+    async def agent(peer: Peer) -> None:
+        await peer.raw(frames.encode(Kind.REPLY, b"{}") + frames.encode(Kind.DATA, b"a") + frame)
+
+    async with linked(agent) as link:
+        await link.reply()
+        with pytest.raises(LinkError):
+            _ = [chunk async for chunk in link.body()]
+
+
 async def test_a_refusal_in_the_middle_of_an_upload_is_heard() -> None:
     error = FileNotFoundError("no such directory").to_wire()
 

@@ -75,3 +75,11 @@ def test_the_numbers_of_the_protocol_never_change() -> None:
         "HEARTBEAT": 14, "DATA": 15, "END": 16, "EVENT": 17,
     }  # fmt: skip
     assert frames.encode(Kind.STDIN, b"ab") == b"\x07\x00\x00\x00\x02ab"
+
+
+def test_somebody_else_can_read_on() -> None:
+    decoder = Decoder()
+    reading = decoder.feed(frames.encode(Kind.REPLY, b"{}") + frames.encode(Kind.DATA, b"abc")[:6])
+    assert next(reading).kind == Kind.REPLY
+    reading.close()
+    assert (decoder.take_rest(), decoder.pending) == (frames.encode_head(Kind.DATA, 3) + b"a", 0)
