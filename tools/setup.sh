@@ -11,7 +11,10 @@ venv=$2
 packages=(
   runc:runc btrfs-progs:mkfs.btrfs nftables:nft iproute2:ip
   mmdebstrap:mmdebstrap buildah:buildah skopeo:skopeo
+  util-linux:setpriv zstd:zstd tar:tar
   ca-certificates:update-ca-certificates git:git
+  # only tests need these
+  busybox-static:busybox strace:strace curl:curl procps:ps
 )
 
 missing=()
