@@ -6,6 +6,7 @@ import resource
 import sys
 
 from atoll.agent import config, kernel
+from atoll.agent.devices import open_devices
 from atoll.agent.router import Router, ignore_signals
 
 CONFIG_FD = 4
@@ -18,7 +19,7 @@ def main() -> None:
     os.environ.clear()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    settings = settings._replace(files=max(settings.files, soft))
+    settings = settings._replace(files=max(settings.files, soft), devices=open_devices())
     ignore_signals()
     if os.getpid() != 1:  # on a bare host: orphans must not reach the host's init
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)

@@ -4,6 +4,7 @@ A packet is small; a message that is not (1 MB of command text) travels as a mem
 descriptor comes first. So a sender never waits and never sends half a message.
 """
 
+import errno
 import json
 import os
 import socket
@@ -49,23 +50,37 @@ def send(sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = ()) -> 
 
 
 def receive(sock: socket.socket) -> Message | None:
-    """Return the next message, or None when the peer is gone."""
+    """Return the next message, or None when the peer is gone.
+
+    Raises:
+        OSError: none is there on a non-blocking socket, or its descriptors were lost on the way.
+    """
     data, fds = receive_bytes(sock, INLINE + 64)
     if not data:
         return None
     if data[:1] == b">":
+        if not fds:
+            raise OSError(errno.EBADMSG, "a message came without its file")
         data = b"=" + absorb(fds.pop(0))
     return Message(json.loads(data[1:]), fds)
 
 
 def receive_bytes(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:
-    """Return up to *size* bytes and the descriptors that came with them, closed on exec."""
+    """Return up to *size* bytes and the descriptors that came with them, closed on exec.
+
+    Raises:
+        OSError: nothing could be read, or this process has no room for all the descriptors.
+    """
     fds = array("i")
     room = socket.CMSG_SPACE(MAX_FDS * fds.itemsize)
-    data, ancillary, _, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    data, ancillary, flags, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+    if flags & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return data, fds.tolist()
 
 

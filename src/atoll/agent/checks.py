@@ -54,11 +54,11 @@ def check_env(env: Any) -> None:
     if not isinstance(env, dict):
         raise _wrong("env", "must be an object")
     for name, value in env.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+        if not _is_text(name) or not name or "=" in name:
             raise errors.ValidationFailedError(
                 f"{name!r} is no name for an environment variable", context={"field": "env"}
             )
-        if value is not None and (not isinstance(value, str) or "\0" in value):
+        if value is not None and not _is_text(value):
             raise errors.ValidationFailedError(
                 f"the value of {name} is not text without NUL",
                 context={"field": "env", "name": name},
@@ -81,6 +81,21 @@ def check_command(command: object) -> None:
         raise errors.InvalidCommandError("the command is empty, or neither text nor a list")
     if any("\0" in part for part in argv):
         raise errors.InvalidCommandError("a command cannot hold a NUL byte")
+    if not all(map(_is_encodable, argv)):
+        raise errors.InvalidCommandError("a command holds half a character (a lone surrogate)")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value and _is_encodable(value)
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether *text* is characters, or bytes spelt as the lone surrogates of `surrogateescape`."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def directory(cwd: Any, base: str) -> str:
@@ -89,6 +104,6 @@ def directory(cwd: Any, base: str) -> str:
     Raises:
         ValidationFailedError: it has a NUL byte.
     """
-    if cwd is not None and (not isinstance(cwd, str) or "\0" in cwd):
+    if cwd is not None and not _is_text(cwd):
         raise _wrong("cwd", "must be a path")
     return os.path.join(base, cwd) if cwd else base

@@ -6,14 +6,16 @@ the outcome is told after every byte the command wrote.
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from atoll import errors
-from atoll.agent import checks, launch, terminal, tree, users
+from atoll.agent import checks, launch, statefile, terminal, tree, users
 from atoll.agent.config import Config
+from atoll.agent.dump import Dump
 from atoll.agent.ending import Ending
 from atoll.agent.feeder import Feeder
 from atoll.agent.forked import Stub
@@ -21,7 +23,6 @@ from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.memory import OomCounter
 from atoll.agent.output import Output
 from atoll.agent.pump import DRAIN, Pump
-from atoll.agent.shell import Outcome
 from atoll.wire.agent import TIMEOUT_GRACE
 from atoll.wire.frames import Kind
 
@@ -30,6 +31,14 @@ _PATIENCE: Final = 0.003
 """Seconds after which a command that neither ended nor failed is looked at."""
 
 _NEVER_STARTED: Final = {"session": errors.SessionDestroyedError}
+
+
+class Left(NamedTuple):
+    """What a command left of its session's shell."""
+
+    ended: bool
+    cwd: str
+    state: bytes  # empty: it stays as it was
 
 
 class Command:
@@ -50,7 +59,7 @@ class Command:
         output: Output,
         *,
         on_started: Callable[[int], None],
-        on_outcome: Callable[[dict[str, Any] | errors.SandboxError, Outcome | None], None],
+        on_outcome: Callable[[dict[str, Any] | errors.SandboxError, Left | None], None],
         on_childless: Callable[[], None],
         on_room: Callable[[], None],
     ) -> None:
@@ -65,6 +74,8 @@ class Command:
         self._feeder: Feeder | None = None
         self._terminal: tuple[int, int] | None = None
         self._plan: launch.Plan | None = None
+        self._dump: Dump | None = None
+        self._room = 0  # bytes that a state may take
         self._timeout: Timer | None = None
         self._began = self._took = 0.0
         self._begun = False  # the stub was told what to become
@@ -85,29 +96,37 @@ class Command:
     def accept(self, header: dict[str, Any]) -> None:
         """Take the request; standard input is taken from now on, also while it waits its turn."""
         self._header = header
-        if self._childless:  # the kernel took the waiting stub
-            self._stub = Stub(self._config)
-            self._childless = False
-        try:
-            checks.check(header)
-            self._connect()
-        except errors.SandboxError as error:
-            self._settle_with(error)
+        self._attempt(self._prepare)
 
     def begin(self, context: launch.Context) -> None:
         """Start the program."""
-        if self._settled:
-            return
+        if not self._settled:
+            self._attempt(lambda: self._execute(context))
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Take a step of the start; whatever goes wrong in it is the command's outcome."""
         try:
-            self._execute(context)
+            step()
         except errors.SandboxError as error:
             self._settle_with(error)
+        except Exception as error:
+            sys.excepthook(*sys.exc_info())
+            self._settle_with(errors.InternalError(f"the command could not be started: {error}"))
+            if self._begun:
+                self._ending.begin("agent", 0)
+
+    def _prepare(self) -> None:
+        if self._childless:  # the kernel took the waiting stub
+            self._stub = Stub(self._config)
+            self._childless = False
+        checks.check(self._header)
+        self._connect()
 
     def _connect(self) -> None:
         stub = self._stub
         if self._header.get("pty"):
             size = int(self._header.get("cols") or 80), int(self._header.get("rows") or 24)
-            self._terminal = _open_terminal(*size)
+            self._terminal = _open_terminal(self._config.devices.terminals, *size)
             stub.use_terminal(*self._terminal)
         elif not self._header.get("stdin"):
             stub.use_null()
@@ -116,14 +135,22 @@ class Command:
 
     def _execute(self, context: launch.Context) -> None:
         user = users.read(self._header.get("user") or context.user)
-        plan = self._plan = launch.plan(self._header, context, user)
+        plan = self._plan = launch.plan(self._header, context, user, self._config.devices.sink)
+        self._room = context.room
+        if plan.dump is not None:
+            self._dump = Dump(self._loop, plan.dump)
         if self._terminal:
             terminal.give(self._stub.theirs[0], user.uid, user.gid)
         self._oom.mark()
         self._begun, self._began = True, time.monotonic()
         self._loop.later(_PATIENCE, self._watch_stub)
-        self._stub.run(plan.message(user, tty=self._terminal is not None), plan.files)
-        plan.close()
+        if (limit := self._header.get("timeout")) is not None:
+            self._timeout = self._loop.later(limit, lambda: self.end("timeout", TIMEOUT_GRACE))
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # killed: `_ended` reports that
+                self._stub.run(plan.message(user, tty=self._terminal is not None), plan.files)
+        finally:
+            plan.close()
 
     def _watch_stub(self) -> None:
         """A short command has ended by now: waking up for its start would only have slowed it."""
@@ -138,7 +165,7 @@ class Command:
         sock.close()
         if self._stub.report and self._plan:
             self._settle_with(launch.failure(self._stub.report, self._plan.argv))
-        elif not self._stub.ready:
+        elif not self._stub.ready and self._ending.reason != "timeout":
             self._settle_with(self._never_started(self._ending.reason or "its process was killed"))
         else:
             self._started()
@@ -153,8 +180,6 @@ class Command:
         self._pump.add(self._stub.stdout, Kind.STDOUT)
         if not self._terminal:
             self._pump.add(self._stub.stderr, Kind.STDERR)
-        if (limit := self._header.get("timeout")) is not None:
-            self._timeout = self._loop.later(limit, lambda: self.end("timeout", TIMEOUT_GRACE))
 
     # While it runs
 
@@ -214,17 +239,26 @@ class Command:
 
     def _reap(self) -> None:
         try:
-            while found := os.waitpid(-1, os.WNOHANG):
+            while found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED):
                 pid, status = found
                 if not pid:
                     return
-                if pid == self._stub.pid:
+                if os.WIFSTOPPED(status):
+                    self._stopped(pid)
+                elif pid == self._stub.pid:
                     self._ended(status)
         except ChildProcessError:
             self._childless = True
             self._ending.done()
             self._settle()
             self._on_childless()
+
+    def _stopped(self, pid: int) -> None:
+        """A command may be stopped, and stays so; the stub that is to become it may not."""
+        if pid == self._stub.pid and self._begun:
+            self._on_stub()
+        if pid == self._stub.pid and not self._running:
+            tree.send(pid, signal.SIGCONT)
 
     def _ended(self, status: int) -> None:
         if not self._header:
@@ -254,7 +288,7 @@ class Command:
             self._settle_with(*self._result(self._status))
 
     def _settle_with(
-        self, outcome: dict[str, Any] | errors.SandboxError, shell: Outcome | None = None
+        self, outcome: dict[str, Any] | errors.SandboxError, left: Left | None = None
     ) -> None:
         if self._settled:
             return
@@ -262,7 +296,9 @@ class Command:
         self._pump.divert()
         if self._feeder:
             self._feeder.close()
-        self._on_outcome(outcome, shell)
+        if self._dump:
+            self._dump.close()
+        self._on_outcome(outcome, left)
 
     def _on_stuck(self) -> None:
         if self._status is None:
@@ -270,16 +306,22 @@ class Command:
         else:
             self._settle_with(*self._result(self._status))
 
-    def _result(self, status: int) -> tuple[dict[str, Any], Outcome | None]:
+    def _result(self, status: int) -> tuple[dict[str, Any], Left | None]:
         """Return the exit record and the shell's; one that was ended keeps its state of before."""
         record = self._record(status)
-        if not self._plan or not self._plan.shell or self._plan.dump is None:
+        if not self._plan or not self._dump:
             return record, None
         if self._ending.reason:
             return {**record, "state_saved": False}, None
-        shell = self._plan.outcome(os.WEXITSTATUS(status) if os.WIFEXITED(status) else None)
-        ended, saved = shell.session_ended, shell.state_saved
-        return {**record, "session_ended": ended, "state_saved": saved}, shell
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        shell = self._plan.outcome(self._dump.take(), code)
+        ended, state = shell.session_ended, b""
+        if shell.state_saved and shell.state:
+            state = statefile.encode(shell.state)
+        saved = 0 < len(state) <= self._room
+        cwd = statefile.from_latin(shell.state["cwd"]) if saved and shell.state else ""
+        left = Left(ended, cwd, state if saved else b"")
+        return {**record, "session_ended": ended, "state_saved": saved}, left
 
     def _record(self, status: int) -> dict[str, Any]:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -308,9 +350,9 @@ def signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
-def _open_terminal(cols: int, rows: int) -> tuple[int, int]:
+def _open_terminal(terminals: int, cols: int, rows: int) -> tuple[int, int]:
     try:
-        return terminal.open_pair(cols, rows)
+        return terminal.open_pair(terminals, cols, rows)
     except OSError as error:
         raise errors.CommandExecutionError(
             f"no terminal could be opened: {error.strerror}"

@@ -95,6 +95,7 @@ class Commands:
             "user": (session and session.user) or self._config.user,
             "session": turn,
             "pending": session.pending if session else {},
+            "room": self._sessions.reserve(session) if session and turn else 0,
         }
         return context, [session.state] if session and session.state is not None else []
 
@@ -172,7 +173,7 @@ class Commands:
         elif shell and shell.get("ended"):
             self._sessions.end_shell(session)
         if session.active is operation:
-            session.active = None
+            session.active, session.room = None, 0
             self._begin_next(session)
         elif operation in session.waiting:
             session.waiting.remove(operation)

@@ -3,7 +3,12 @@
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from atoll.agent.devices import Devices
+
+_OWN: Final = {"files", "devices"}
+"""Fields that the agent finds out by itself."""
 
 
 class Config(NamedTuple):
@@ -20,6 +25,7 @@ class Config(NamedTuple):
     confine: bool = True  # False: on a bare host, in tests
     version: str = ""
     files: int = 1024  # soft limit of open files of commands; the agent takes what it may
+    devices: Devices = Devices()
 
 
 def parse(data: bytes) -> Config:
@@ -32,6 +38,6 @@ def parse(data: bytes) -> Config:
     found: Any = json.loads(data)
     if not isinstance(found, dict):
         raise TypeError("the configuration is not a JSON object")
-    known = {name: found[name] for name in Config._fields if name in found and name != "files"}
+    known = {name: found[name] for name in Config._fields if name in found and name not in _OWN}
     known["procs"] = tuple(known.get("procs") or ())
     return Config(**known)

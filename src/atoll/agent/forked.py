@@ -19,6 +19,7 @@ class Stub:
         self.stderr, stderr = os.pipe2(os.O_CLOEXEC)
         self.sock, peer = channel.pair()
         self.theirs = [stdin, stdout, stderr]
+        self._empty = config.devices.empty
         self.ready = False
         self.report: dict[str, Any] | None = None
         self.pid = os.fork()
@@ -30,16 +31,16 @@ class Stub:
     def run(self, plan: dict[str, Any], files: Mapping[int, int]) -> None:
         """Tell the stub what to become; *files* are further descriptors by their number there."""
         plan = {**plan, "targets": [0, 1, 2, *files]}
-        channel.send(self.sock, plan, [*self.theirs, *files.values()])
-        for fd in self.theirs:
-            os.close(fd)
+        try:
+            channel.send(self.sock, plan, [*self.theirs, *files.values()])
+        finally:
+            for fd in self.theirs:
+                os.close(fd)
 
     def use_null(self) -> None:
         """Give the command an empty standard input."""
         os.close(self.stdin)
-        null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        os.dup2(null, self.theirs[0], inheritable=False)
-        os.close(null)
+        os.dup2(self._empty, self.theirs[0], inheritable=False)
 
     def use_terminal(self, master: int, slave: int) -> None:
         """Give the command *slave* instead of the three pipes."""

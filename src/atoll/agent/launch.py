@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 from atoll import errors
 from atoll.agent import statefile
 from atoll.agent.checks import directory
-from atoll.agent.descriptors import read_most, spill
+from atoll.agent.descriptors import spill
 from atoll.agent.environment import DEFAULT_PATH, base_env, layered
-from atoll.agent.shell import STATE_LIMIT, Launch, Outcome, conclude, prepare, prepare_alone
+from atoll.agent.shell import Launch, Outcome, conclude, prepare, prepare_alone
 from atoll.agent.users import User
 
 SHELLS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh")
@@ -29,13 +29,14 @@ class Context(NamedTuple):
     session: bool
     pending: dict[str, str | None]  # variables that the shell state does not know yet
     state: int | None  # memory file with the shell state
+    room: int = 0  # bytes that the next one may take
 
     @classmethod
     def of(cls, body: Mapping[str, Any], fds: Sequence[int]) -> "Context":
         """Read the context from a message of the router."""
         state = fds[0] if fds else None
         names = ("env", "cwd", "here", "user", "session", "pending")
-        return cls(**{name: body[name] for name in names}, state=state)
+        return cls(**{name: body[name] for name in names}, state=state, room=body.get("room", 0))
 
 
 class Plan(NamedTuple):
@@ -45,7 +46,7 @@ class Plan(NamedTuple):
         program: a path, or a name that is looked for in the command's PATH.
         files: descriptor number in the command → descriptor here.
         shell: how the session goes on after it; None: it has no shell state.
-        dump: memory file that gets the shell state.
+        dump: pipe that the shell state comes from.
     """
 
     program: str
@@ -71,20 +72,22 @@ class Plan(NamedTuple):
         }
 
     def close(self) -> None:
-        """Close this side's descriptors, after the stub has its own; the dump is kept."""
+        """Close what the stub has its own of; the dump stays open."""
         for fd in self.files.values():
-            if fd != self.dump:
-                os.close(fd)
+            os.close(fd)
 
-    def outcome(self, exit_code: int | None) -> Outcome:
+    def outcome(self, dump: bytes, exit_code: int | None) -> Outcome:
         """Return what the command left of its session; *exit_code* None: a signal ended it."""
         if self.shell is None or self.dump is None:
             return Outcome(session_ended=False, state_saved=True, state=None)
-        return conclude(self.shell, read_most(self.dump, STATE_LIMIT + 1), exit_code)
+        return conclude(self.shell, dump, exit_code)
 
 
-def plan(header: Mapping[str, Any], context: Context, user: User) -> Plan:
+def plan(header: Mapping[str, Any], context: Context, user: User, sink: int) -> Plan:
     """Return what to execute for a checked request.
+
+    Args:
+        sink: /dev/null, open for writing.
 
     Raises:
         CommandExecutionError: the image has no shell.
@@ -102,7 +105,7 @@ def plan(header: Mapping[str, Any], context: Context, user: User) -> Plan:
     if not context.session:
         cwd = directory(header.get("cwd"), context.cwd)
         env = layered(base, changes)
-        return _with_shell(prepare_alone(command, program=program, env=env, cwd=cwd))
+        return _with_shell(prepare_alone(command, program=program, env=env, cwd=cwd), sink)
     return _with_shell(
         prepare(
             command,
@@ -112,17 +115,18 @@ def plan(header: Mapping[str, Any], context: Context, user: User) -> Plan:
             cwd=context.cwd,
             changes=changes,
             elsewhere=directory(header["cwd"], context.here) if header.get("cwd") else None,
-        )
+        ),
+        sink,
     )
 
 
-def _with_shell(launch: Launch) -> Plan:
+def _with_shell(launch: Launch, sink: int) -> Plan:
     files = {number: spill(data) for number, data in launch.files.items()}
     dump = None
     if launch.dump_fd is not None:
-        dump = files[launch.dump_fd] = spill(b"")
+        dump, files[launch.dump_fd] = os.pipe2(os.O_CLOEXEC)
     if launch.sink_fd is not None:
-        files[launch.sink_fd] = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+        files[launch.sink_fd] = os.dup(sink)
     return Plan(launch.program, launch.argv, launch.env, launch.cwd, files, launch, dump)
 
 

@@ -37,7 +37,6 @@ class Pump:
         self._loop, self._sink, self._on_end = loop, sink, on_end
         self._sources: dict[int, _Source] = {}
         self._paused = self._diverted = False
-        self._null: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -85,8 +84,6 @@ class Pump:
     def divert(self) -> None:
         """Read on, but throw everything away."""
         self._diverted, self._paused = True, False
-        if self._null is None:
-            self._null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
         for fd in self._sources:
             self._watch(fd)
 
@@ -99,19 +96,15 @@ class Pump:
     def _read(self, fd: int) -> None:
         source = self._sources[fd]
         try:
-            if self._null is not None:
-                count = _throw_away(fd, self._null)
-            else:
-                data = os.read(fd, CHUNK)
-                count = len(data)
-                source.owed = max(0, source.owed - count)
+            data = os.read(fd, CHUNK)
         except BlockingIOError:
             return
         except OSError:  # EIO: the last slave of a terminal was closed
-            count = 0
-        if not count:
+            data = b""
+        source.owed = max(0, source.owed - len(data))
+        if not data:
             self._close(fd)
-        elif self._null is None:
+        elif not self._diverted:
             self._sink(source.kind, data)
 
     def _close(self, fd: int) -> None:
@@ -120,10 +113,3 @@ class Pump:
         os.close(fd)
         if not self._sources:
             self._on_end()
-
-
-def _throw_away(fd: int, null: int) -> int:
-    try:
-        return os.splice(fd, null, 1 << 20)
-    except OSError:  # a terminal cannot be spliced
-        return len(os.read(fd, CHUNK))

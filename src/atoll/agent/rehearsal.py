@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from atoll import errors
 from atoll.agent import channel, checks, launch, users
+from atoll.agent.devices import Devices
 from atoll.agent.journal import Journal
 from atoll.agent.launch import Context
 from atoll.agent.loop import Loop
@@ -28,7 +29,7 @@ _CONTEXT = {
 }
 
 
-def rehearse_start() -> None:
+def rehearse_start(devices: Devices) -> None:
     """Go through what a supervisor does between a request and its stub."""
     with suppress(errors.SandboxError, OSError):
         ours, theirs = channel.pair()
@@ -39,7 +40,7 @@ def rehearse_start() -> None:
         checks.check(_HEADER)
         user = users.read("0:0")
         for header in (_HEADER, {**_HEADER, "command": "true"}):
-            plan = launch.plan(header, Context.of(_CONTEXT, []), user)
+            plan = launch.plan(header, Context.of(_CONTEXT, []), user, devices.sink)
             channel.send(theirs, plan.message(user, tty=False))
             plan.close()
         ours.close()

@@ -184,9 +184,12 @@ class Router:
         """
         with suppress(ChildProcessError):
             while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
                 if not pid:
                     return
+                if os.WIFSTOPPED(status):  # by root inside: whoever waits for it would hang
+                    tree.send(pid, signal.SIGCONT)
+                    continue
                 if status:
                     self._kill_orphans()
                 self._children.ended(pid)

@@ -24,6 +24,11 @@ Env = dict[str, str | None]
 MAX_EXPORT: Final = 7 << 20
 """Bytes of states in one export: with the records it stays below the largest frame."""
 
+MAX_STATES: Final = 32 << 20
+"""Bytes of all states together, beyond which a session gets no more than `SMALL_STATE`."""
+
+SMALL_STATE: Final = 32 << 10
+
 _CARRIED: Final = ("env", "changes", "pending", "here")
 _NAMED: Final = ("id", "name", "cwd", "user", "isolation", "created_at", "command_timeout")
 
@@ -49,6 +54,8 @@ class Session:
         self.pending: Env = {}
         self.here = cwd
         self.state: int | None = None
+        self.size = 0  # bytes of that file
+        self.room = 0  # bytes that the command which runs may leave as the next state
         self.active: Operation | None = None
         self.waiting: deque[Operation] = deque()
 
@@ -178,7 +185,7 @@ class Sessions:
             self.set_env(session.id, record.get("changes") or {})
             session.pending = dict(record.get("pending") or {})
             if isinstance(record.get("state"), str):
-                session.state = spill(_from_text(record["state"]))
+                self._keep_state(session, spill(_from_text(record["state"])))
                 session.here = str(record.get("here") or session.cwd)
 
     def exists(self, session: Session) -> bool:
@@ -204,20 +211,34 @@ class Sessions:
             return layered(start, self.env)
         return layered(start, self.env, session.env, session.changes)
 
+    def reserve(self, session: Session) -> int:
+        """Return the bytes that the command which now begins may leave as its state.
+
+        A quarter of what is free: however many run at once, their states stay within the limit.
+        """
+        session.room = 0
+        free = MAX_STATES - sum(max(one.size, one.room) for one in self)
+        session.room = max(SMALL_STATE, session.size + max(0, free) // 4)
+        return session.room
+
     def save(self, session: Session, state: int, here: str) -> None:
         """Keep the shell state after a command."""
-        self._forget_state(session)
-        session.state, session.here, session.pending = state, here, {}
+        self._keep_state(session, state)
+        session.here, session.pending = here, {}
 
     def end_shell(self, session: Session) -> None:
         """Go back to a fresh shell: the last one ended."""
         self._forget_state(session)
         session.here, session.pending = session.cwd, {}
 
+    def _keep_state(self, session: Session, state: int) -> None:
+        self._forget_state(session)
+        session.state, session.size = state, os.fstat(state).st_size
+
     def _forget_state(self, session: Session) -> None:
         if session.state is not None:
             self._release(session.state)
-            session.state = None
+        session.state, session.size = None, 0
 
 
 def _state_size(state: int | None) -> int:

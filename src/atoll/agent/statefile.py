@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from atoll import errors
-from atoll.agent.descriptors import read_all, spill
+from atoll.agent.descriptors import read_all
 from atoll.agent.shell import State, assign
 
 COMPRESS_FROM: Final = 64 << 10
@@ -20,10 +20,10 @@ MAX_STATE: Final = 64 << 20
 _COMPRESSED: Final = 0x78
 
 
-def write(state: State) -> int:
-    """Return the descriptor of a memory file with *state*."""
+def encode(state: State) -> bytes:
+    """Return what a memory file with *state* holds."""
     data = json.dumps(state, separators=(",", ":")).encode()
-    return spill(zlib.compress(data, 1) if len(data) >= COMPRESS_FROM else data)
+    return zlib.compress(data, 1) if len(data) >= COMPRESS_FROM else data
 
 
 def read(fd: int) -> State:

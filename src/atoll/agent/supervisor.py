@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from atoll import errors
-from atoll.agent import channel, kernel, statefile
+from atoll.agent import channel, kernel
 from atoll.agent.audience import Audience
-from atoll.agent.command import Command
+from atoll.agent.command import Command, Left
 from atoll.agent.config import Config
 from atoll.agent.descriptors import keep_only, spill
 from atoll.agent.journal import Journal
@@ -26,7 +26,6 @@ from atoll.agent.logfile import LogFile
 from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.output import Output
 from atoll.agent.rehearsal import rehearse_start
-from atoll.agent.shell import Outcome
 from atoll.agent.viewer import Viewer
 from atoll.wire import frames
 from atoll.wire.agent import ORPHAN_GRACE, TIMEOUT_GRACE
@@ -48,14 +47,14 @@ def supervise(sock: socket.socket, config: Config) -> NoReturn:
     code = 1
     try:
         events = () if config.memory_events is None else (config.memory_events,)
-        keep = {0, 1, 2, sock.fileno(), *config.procs, *events}
+        keep = {0, 1, 2, sock.fileno(), *config.procs, *events, *config.devices} - {-1}
         keep_only(keep)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         gc.disable()  # a collection at any time would copy every page it looks at
         gc.freeze()
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + MAX_GROWTH
         supervisor = Supervisor(sock, config)
-        rehearse_start()
+        rehearse_start(config.devices)
         while supervisor.serve() and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < most:
             del supervisor
             gc.collect()
@@ -278,9 +277,7 @@ class Supervisor:
             self._log.append(frame, offset)
         return frame
 
-    def _on_outcome(
-        self, outcome: dict[str, Any] | errors.SandboxError, shell: Outcome | None
-    ) -> None:
+    def _on_outcome(self, outcome: dict[str, Any] | errors.SandboxError, left: Left | None) -> None:
         """Tell the router before the callers: who reads EXITED may ask for the next at once."""
         if self._telling:
             self._telling.cancel()
@@ -296,11 +293,11 @@ class Supervisor:
             body["tail"] = tail.decode("latin-1")
         else:
             files["tail"] = spill(tail)
-        if shell and shell.session_ended:
+        if left and left.ended:
             body["shell"] = {"ended": True}
-        elif shell and shell.state_saved and shell.state:
-            body["shell"] = {"cwd": statefile.from_latin(shell.state["cwd"])}
-            files["state"] = statefile.write(shell.state)
+        elif left and left.state:
+            body["shell"] = {"cwd": left.cwd}
+            files["state"] = spill(left.state)
         self._report({**body, "files": list(files)}, *files.values())
         for fd in files.values():
             os.close(fd)

@@ -12,15 +12,18 @@ _TIOCGPTPEER: Final = 0x5441
 _VEOF_DEFAULT: Final = b"\x04"
 
 
-def open_pair(cols: int, rows: int) -> tuple[int, int]:
+def open_pair(terminals: int, cols: int, rows: int) -> tuple[int, int]:
     """Return master and slave of a new terminal of that size.
 
     The slave is opened through the master, never by its name: the name belongs to the sandbox.
 
+    Args:
+        terminals: descriptor of /dev/ptmx as a place; see `atoll.agent.devices`.
+
     Raises:
         OSError: the sandbox has no terminals left, or no /dev/ptmx.
     """
-    master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    master = os.open(f"/proc/self/fd/{terminals}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("=i", 0))
         slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)

@@ -46,9 +46,9 @@ def descendants(root: int) -> list[int]:
 def signal_all(root: int, number: int) -> None:
     """Send signal *number* to every process below *root*, and wake the stopped ones for it."""
     for pid in descendants(root):
-        _kill(pid, number)
+        send(pid, number)
         if number != signal.SIGSTOP:
-            _kill(pid, signal.SIGCONT)
+            send(pid, signal.SIGCONT)
 
 
 def kill_all(root: int) -> None:
@@ -59,10 +59,10 @@ def kill_all(root: int) -> None:
         if not new:
             break
         for pid in new:
-            _kill(pid, signal.SIGSTOP)
+            send(pid, signal.SIGSTOP)
         stopped |= new
     for pid in descendants(root):
-        _kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
 
 
 def kill_strangers(root: int, known: Collection[int]) -> bool:
@@ -70,9 +70,9 @@ def kill_strangers(root: int, known: Collection[int]) -> bool:
     parents = dict(_parents())
     strangers = [pid for pid, parent in parents.items() if parent == root and pid not in known]
     for pid in strangers:
-        _kill(pid, signal.SIGSTOP)
+        send(pid, signal.SIGSTOP)
         kill_all(pid)
-        _kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
     return bool(strangers)
 
 
@@ -97,6 +97,7 @@ def _parent(pid: int) -> int | None:
         os.close(file)
 
 
-def _kill(pid: int, number: int) -> None:
+def send(pid: int, number: int) -> None:
+    """Send a signal to one process, if it is there."""
     with suppress(OSError):
         os.kill(pid, number)

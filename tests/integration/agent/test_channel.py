@@ -74,3 +74,24 @@ def test_descriptors_come_with_bytes_of_a_stream() -> None:
     os.close(fds[0])
     ours.close()
     theirs.close()
+
+
+def test_lost_descriptors_are_an_error_and_none_stays_open() -> None:
+    """Who sends more than `MAX_FDS` could else leave a message without what belongs to it."""
+    ours, theirs = socket.socketpair()
+    before = len(os.listdir("/proc/self/fd"))
+    socket.send_fds(ours, [b"x"], [0] * (channel.MAX_FDS + 9))
+    with pytest.raises(OSError, match="Too many open files"):
+        channel.receive_bytes(theirs, 1)
+    assert len(os.listdir("/proc/self/fd")) == before
+    ours.close()
+    theirs.close()
+
+
+def test_a_large_message_without_its_file_is_an_error() -> None:
+    ours, theirs = channel.pair()
+    ours.send(b">")
+    with pytest.raises(OSError, match="without its file"):
+        channel.receive(theirs)
+    ours.close()
+    theirs.close()

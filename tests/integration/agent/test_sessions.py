@@ -214,3 +214,27 @@ def test_deleting_a_session_does_not_hit_the_next_command_of_its_supervisor(agen
         agent.call("session.create", id=f"short-{n}")
         assert run(agent, f"echo {n}", f"short-{n}") == f"{n}\n"
         agent.call("session.delete", id=f"short-{n}")
+
+
+@pytest.mark.parametrize("blocks", [0, 1])
+def test_a_limit_of_file_sizes_does_not_end_the_session(agent: Client, blocks: int) -> None:
+    """Its state is no file."""
+    agent.call("session.create", id=f"small-{blocks}")
+    first = agent.exec(f"x=kept; ulimit -S -f {blocks}", session=f"small-{blocks}")
+    assert (first.record["signal"], first.record["state_saved"]) == (None, True)
+    assert run(agent, "echo $x; ulimit -f", f"small-{blocks}") == f"kept\n{blocks}\n"
+
+
+def test_many_large_states_are_saved_only_while_there_is_room(agent: Client) -> None:
+    fill = "v=$(head -c 3000000 /dev/urandom | base64 -w0)"
+    saved = []
+    for number in range(12):
+        agent.call("session.create", id=f"large-{number}")
+        saved.append(agent.exec(fill, session=f"large-{number}").record["state_saved"])
+    assert saved[0]
+    assert not saved[-1]
+    assert run(agent, "echo ${#v}", "large-0") == "4000000\n"
+    assert run(agent, "echo ${v-unset}; y=1", "large-11") == "unset\n"
+    assert run(agent, "echo $y", "large-11") == "1\n"
+    for number in range(12):
+        agent.call("session.delete", id=f"large-{number}")

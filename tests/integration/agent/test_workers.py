@@ -1,6 +1,7 @@
 """Supervisors that are killed."""
 
 import os
+import signal
 
 import pytest
 
@@ -86,3 +87,23 @@ def test_a_killed_ready_stub_is_replaced(agent: Client) -> None:
 def test_a_stopped_supervisor_goes_on_when_it_is_needed(agent: Client) -> None:
     os.kill(rest(agent), 19)
     assert agent.exec("echo ok").stdout == b"ok\n"
+
+
+@pytest.mark.parametrize("number", ["STOP", "TSTP"])
+def test_a_stopped_supervisor_goes_on(agent: Client, number: str) -> None:
+    """Root inside can stop it, and nobody else would wake it up."""
+    result = agent.exec(f"kill -{number} $PPID; sleep 0.1; echo on; exit 3")
+    assert (result.stdout, result.code) == (b"on\n", 3)
+
+
+def test_a_waiting_stub_that_was_stopped_still_becomes_a_command(agent: Client) -> None:
+    stub = children(rest(agent))[0]
+    os.kill(stub, signal.SIGSTOP)
+    assert agent.exec(["echo", "on"]).stdout == b"on\n"
+
+
+def test_a_command_that_stops_itself_stays_stopped(agent: Client) -> None:
+    with agent.start("kill -STOP $$; echo on", timeout=0.5) as connection:
+        assert connection.result().stdout == b""
+    text = "(kill -STOP $$; sleep 0.1; kill -CONT $$) & wait; echo on"
+    assert agent.exec(text).stdout == b"on\n"

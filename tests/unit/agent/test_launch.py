@@ -13,35 +13,35 @@ CONTEXT = Context({"A": "1"}, "/work", "/work/here", "0", session=False, pending
 
 
 def test_argv_is_taken_as_it_is() -> None:
-    made = plan({"command": ["ls", "-l"], "env": {"A": None, "B": "2"}}, CONTEXT, USER)
+    made = plan({"command": ["ls", "-l"], "env": {"A": None, "B": "2"}}, CONTEXT, USER, 1)
     assert (made.program, made.argv, made.files, made.dump) == ("ls", ["ls", "-l"], {}, None)
     assert "A" not in made.env
     assert made.env["B"] == "2"
 
 
 def test_argv_starts_where_the_sessions_shell_is() -> None:
-    assert plan({"command": ["ls"]}, CONTEXT, USER).cwd == "/work/here"
-    assert plan({"command": ["ls"], "cwd": "x"}, CONTEXT, USER).cwd == "/work/here/x"
+    assert plan({"command": ["ls"]}, CONTEXT, USER, 1).cwd == "/work/here"
+    assert plan({"command": ["ls"], "cwd": "x"}, CONTEXT, USER, 1).cwd == "/work/here/x"
 
 
 def test_text_without_a_session_has_no_state() -> None:
-    made = plan({"command": "ls"}, CONTEXT, USER)
+    made = plan({"command": "ls"}, CONTEXT, USER, 1)
     assert (made.cwd, made.dump) == ("/work", None)
-    assert made.outcome(0).state is None
+    assert made.outcome(b"", 0).state is None
     made.close()
 
 
-def test_text_in_a_session_dumps_its_state_into_a_file_that_is_kept() -> None:
-    made = plan({"command": "ls"}, CONTEXT._replace(session=True), USER)
+def test_text_in_a_session_dumps_its_state_into_a_pipe_whose_reading_end_is_kept() -> None:
+    made = plan({"command": "ls"}, CONTEXT._replace(session=True), USER, 1)
     made.close()
     assert made.dump is not None
-    assert os.fstat(made.dump).st_size == 0
-    assert made.outcome(None).session_ended
+    assert os.read(made.dump, 1) == b""
+    assert made.outcome(b"", None).session_ended
     os.close(made.dump)
 
 
 def test_text_never_becomes_a_long_argument() -> None:
-    made = plan({"command": "x" * 1_000_000}, CONTEXT._replace(session=True), USER)
+    made = plan({"command": "x" * 1_000_000}, CONTEXT._replace(session=True), USER, 1)
     assert max(map(len, made.argv)) < 100_001
     made.close()
 
@@ -49,7 +49,7 @@ def test_text_never_becomes_a_long_argument() -> None:
 def test_an_image_without_a_shell_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "SHELLS", ("/no/such/bash",))
     with pytest.raises(errors.CommandExecutionError) as caught:
-        plan({"command": "ls"}, CONTEXT, USER)
+        plan({"command": "ls"}, CONTEXT, USER, 1)
     assert "list" in str(caught.value.suggestion)
 
 

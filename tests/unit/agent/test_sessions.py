@@ -6,7 +6,7 @@ import pytest
 from atoll import errors
 from atoll.agent import sessions as module
 from atoll.agent.descriptors import read_all, spill
-from atoll.agent.sessions import Sessions
+from atoll.agent.sessions import MAX_SESSIONS, MAX_STATES, SMALL_STATE, Sessions
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -80,13 +80,16 @@ def test_a_replaced_or_ended_state_is_released() -> None:
     released: list[int] = []
     sessions = Sessions("/w", released.append)
     session = sessions.create({"id": "a"}, NOW)
-    sessions.save(session, 50, "/x")
-    sessions.save(session, 51, "/y")
+    first, second, third = (spill(b"{}") for _ in range(3))
+    sessions.save(session, first, "/x")
+    sessions.save(session, second, "/y")
     sessions.end_shell(session)
-    assert (released, session.state, session.here) == ([50, 51], None, "/w")
-    sessions.save(session, 52, "/z")
+    assert (released, session.state, session.here) == ([first, second], None, "/w")
+    sessions.save(session, third, "/z")
     assert sessions.delete("a") is session
-    assert released == [50, 51, 52]
+    assert released == [first, second, third]
+    for fd in released:
+        os.close(fd)
     assert not sessions.exists(session)
 
 
@@ -131,3 +134,23 @@ def test_states_that_do_not_fit_are_left_out_and_the_largest_first() -> None:
 def test_a_damaged_export_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(errors.ValidationFailedError):
         made().restore(body, NOW)
+
+
+def test_all_states_together_stay_within_a_limit() -> None:
+    """Memory files of the router are the agent's own memory, and there may be 1,000 sessions."""
+    sessions = Sessions("/w", os.close)
+    total = 0
+    for number in range(MAX_SESSIONS):
+        total += sessions.reserve(sessions.create({"id": str(number)}, NOW))
+    assert total <= MAX_STATES + MAX_SESSIONS * SMALL_STATE
+    assert sessions.reserve(sessions.get("0")) >= SMALL_STATE
+
+
+def test_a_state_that_fitted_once_fits_again() -> None:
+    sessions = Sessions("/w", os.close)
+    session = sessions.create({"id": "a"}, NOW)
+    first = sessions.reserve(session)
+    assert first == MAX_STATES // 4
+    sessions.save(session, spill(b"x" * 100_000), "/w")
+    assert sessions.reserve(session) > 100_000
+    sessions.delete("a")
