@@ -201,6 +201,12 @@ class Bench:
         self.report.add(Row("import of the SDK", ours, "import asyncio", floor, 2.0))
 
 
+async def stopped(state_dir: Path) -> None:
+    """Wait for the private engine, which puts its sandboxes to sleep once we have left."""
+    while (state_dir / "layers").is_mount():
+        await asyncio.sleep(0.05)
+
+
 async def main() -> None:
     report = Report()
     size = GB // 10 if QUICK else GB
@@ -215,6 +221,7 @@ async def main() -> None:
             await bench.stream(size)
             await bench.files(size)
             await bench.sdk_import()
+        await stopped(state_dir)
     report.show()
     print(report.write(Path(__file__).parent / "results"))
 
