@@ -1,8 +1,7 @@
 """Folders of this host as a tar stream, and back. Blocking; the SDK calls it in threads.
 
-What a sandbox sends is hostile: members are unpacked with the standard library's ``data`` filter
-(no absolute names, nothing outside, no devices), into a folder beside the target that takes its
-place when all of it arrived.
+What a sandbox sends is hostile: it is unpacked by `atoll.sdk._unpack` into a folder beside the
+target, which takes its place when all of it arrived.
 """
 
 import os
@@ -14,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Self
 
-from atoll.errors import FileExistsError, SecurityError
+from atoll.errors import FileExistsError
+from atoll.sdk._unpack import unpack
 
 CHUNK = 1 << 20
 
@@ -144,13 +144,7 @@ class Incoming:
         self._file.seek(0)
         folder = self._work / "folder"
         folder.mkdir()
-        try:
-            with tarfile.open(fileobj=self._file, mode="r:") as archive:
-                archive.extractall(folder, filter="data")
-        except tarfile.FilterError as error:
-            raise SecurityError(
-                f"the sandbox sent an archive that is not safe to unpack: {error}"
-            ) from error
+        unpack(self._file, folder)
         if self._target.is_dir():
             self._target.rmdir()
         folder.replace(self._target)
