@@ -53,6 +53,12 @@ class Commands:
                 context={"limit": MAX_RUNNING},
                 suggestion="wait for some to end, or kill background processes",
             )
+        if "log_limit" in header and not request.fds:
+            raise errors.NotSupportedByRuntimeError(
+                "a log's descriptor cannot travel to this sandbox",
+                context={"field": "log_limit"},
+                suggestion="run it with exec: its output comes by the connection",
+            )
         name = header.get("session")
         session = self.session(name) if name is not None else None
         self._run(Operation(id, session, fingerprint), request)

@@ -16,6 +16,8 @@ class Config(NamedTuple):
 
     generation: int = 0
     listen: int = 3
+    tcp: Mapping[str, Any] | None = None  # `host` and `port` to listen on, instead of `listen`
+    token: str = ""  # that every HEADER has to carry; needed with an address
     procs: tuple[int, ...] = ()  # cgroup.procs files of the commands' cgroup, open for writing
     memory_events: int | None = None  # file with the `oom_kill` counter
     workdir: str = "/workspace"
@@ -34,10 +36,14 @@ def parse(data: bytes) -> Config:
     Raises:
         ValueError: it is not JSON.
         TypeError: it is no object.
+        PermissionError: it has an address that everybody inside could use, for lack of a token.
     """
     found: Any = json.loads(data)
     if not isinstance(found, dict):
         raise TypeError("the configuration is not a JSON object")
     known = {name: found[name] for name in Config._fields if name in found and name not in _OWN}
     known["procs"] = tuple(known.get("procs") or ())
-    return Config(**known)
+    config = Config(**known)
+    if config.tcp is not None and not config.token:
+        raise PermissionError("an agent with an address needs a token")
+    return config

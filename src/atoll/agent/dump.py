@@ -21,7 +21,7 @@ class Dump:
         os.set_blocking(fd, False)
         self._loop, self._fd = loop, fd
         self._data = bytearray()
-        loop.watch(fd, READ, lambda _: self._read())
+        loop.watch(fd, READ, self._on_ready)
 
     def take(self) -> bytes:
         """Return what the shell wrote, which has ended."""
@@ -37,6 +37,9 @@ class Dump:
             self._loop.forget(self._fd)
             os.close(self._fd)
             self._fd = -1
+
+    def _on_ready(self, _: int) -> None:
+        self._read()
 
     def _read(self) -> bool:
         """Read once; return whether there may be more."""

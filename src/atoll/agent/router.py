@@ -19,6 +19,7 @@ from atoll.agent.answer import Request
 from atoll.agent.children import Children
 from atoll.agent.commands import Commands, utc_now
 from atoll.agent.config import Config
+from atoll.agent.listener import Gate, open_listener, tune
 from atoll.agent.loop import GONE, READ, Loop
 from atoll.agent.sessions import Sessions
 from atoll.wire import frames
@@ -44,10 +45,9 @@ class Router:
         self.loop = Loop()
         self._config = config
         self.loop.on_child(self._reap)
-        self._listener = socket.socket(fileno=config.listen)
-        self._listener.setblocking(False)
+        self._listener, self._gate = open_listener(config), Gate(config.token)
         self.loop.watch(self._listener.fileno(), READ, self._accept)
-        self._pending: set[Pending] = set()
+        self._pending: dict[Pending, None] = {}
         self._sessions = Sessions(config.workdir, os.close)
         self._children = Children(config)
         self._commands = commands = Commands(self.loop, config, self._sessions)
@@ -72,16 +72,22 @@ class Router:
             sock, _address = self._listener.accept()
         except OSError:
             return
-        if len(self._pending) >= MAX_PENDING:
-            sock.close()
-            return
-        pending = Pending(self.loop, sock, self._route, self._pending.discard)
-        self._pending.add(pending)
+        tune(sock)
+        if len(self._pending) >= MAX_PENDING:  # the engine sends its HEADER at once
+            next(iter(self._pending)).refuse()
+        pending = Pending(self.loop, sock, self._route, self._pending.pop)
+        self._pending[pending] = None
         pending.read()
 
     def _route(self, request: Request) -> None:
         try:
+            self._gate.check(request.header)
             self._handler(request.header.get("op"))(request)
+        except errors.UnauthorizedError as error:
+            if self._gate.answers:
+                answer.fail(self.loop, request.sock, error)
+            else:
+                request.sock.close()
         except errors.SandboxError as error:
             answer.fail(self.loop, request.sock, error)
         except OSError as error:
@@ -209,13 +215,13 @@ class Pending:
         loop: Loop,
         sock: socket.socket,
         route: Handler,
-        done: Callable[["Pending"], None],
+        done: Callable[["Pending"], object],
     ) -> None:
         self._loop, self._sock, self._route, self._done = loop, sock, route, done
         self._data = bytearray()
         self._fds: list[int] = []
         sock.setblocking(False)
-        self._timer = loop.later(HEADER_TIMEOUT, self._refuse)
+        self._timer = loop.later(HEADER_TIMEOUT, self.refuse)
         loop.watch(sock.fileno(), READ | GONE, lambda _: self.read())
 
     def read(self) -> None:
@@ -225,16 +231,16 @@ class Pending:
                 data, fds = channel.receive_bytes(self._sock, missing)
                 self._fds += fds
                 if not data or len(self._fds) > channel.MAX_FDS:
-                    self._refuse()
+                    self.refuse()
                     return
                 self._data += data
         except BlockingIOError:
             return
         except OSError:
-            self._refuse()
+            self.refuse()
             return
         if missing < 0:
-            self._refuse()
+            self.refuse()
             return
         self._release()
         try:
@@ -257,7 +263,8 @@ class Pending:
         self._loop.forget(self._sock.fileno())
         self._done(self)
 
-    def _refuse(self) -> None:
+    def refuse(self) -> None:
+        """Hang up."""
         self._release()
         self._sock.close()
         for fd in self._fds:

@@ -15,7 +15,7 @@ from atoll.storage.idmap import IdRanges
 from atoll.storage.layers import LayerStore
 from atoll.storage.rootfs import RootfsStore
 
-LEVELS = ("container", "fake")
+LEVELS = ("container", "fake", "fake-tcp")
 """What `runtime.default` may be."""
 
 
@@ -31,7 +31,7 @@ async def built(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Pa
             context={"runtime": settings.runtime.default, "levels": LEVELS},
             suggestion="set runtime.default to container",
         )
-    if settings.runtime.default == "fake":
+    if settings.runtime.default.startswith("fake"):
         return _fake(settings, engine_id)
     if os.geteuid() != 0:
         raise RuntimeNotAvailableError(
@@ -73,11 +73,14 @@ async def _close_storage(layers: LayerStore, roots: RootfsStore) -> None:
 def _fake(settings: Settings, engine_id: str) -> Parts:
     runtime, claims = settings.runtime, settings.storage.state_dir / "ids"
     layers = settings.storage.state_dir / "layers"
+    fake = FakeRuntime(
+        settings.storage.state_dir / "run", tcp=settings.runtime.default == "fake-tcp"
+    )
     return Parts(
         images=bare.BareImages(),
         layers=bare.BareLayers(layers),
         roots=bare.BareRoots(layers),
         networks=bare.BareNetworks(),
         ids=IdRanges(runtime.id_base, runtime.id_count, engine_id, claims),
-        runtimes={"fake": FakeRuntime(settings.storage.state_dir / "run")},
+        runtimes={fake.level: fake},
     )

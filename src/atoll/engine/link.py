@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from atoll.engine.link_body import Body
-from atoll.errors import SandboxError, from_wire
-from atoll.runtime.base import Runtime
+from atoll.errors import NotSupportedByRuntimeError, SandboxError, from_wire
+from atoll.runtime.base import TOKEN_FILE, Runtime
 from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.frames import Frame, Kind
@@ -300,12 +300,32 @@ class Endpoint(NamedTuple):
 
         Raises:
             LinkError: nobody listens there any more.
+            NotSupportedByRuntimeError: descriptors cannot travel to this agent.
         """
         try:
             connection = await self.runtime.dial(self.run_dir, self.host_ref)
         except OSError as error:
             raise LinkError(f"the agent cannot be reached ({error})") from error
+        if connection.family != socket.AF_UNIX:
+            try:
+                header = self._authorized(header, fds)
+            except BaseException:
+                connection.close()
+                raise
         return await Link.open(connection, header, fds)
+
+    def _authorized(self, header: Mapping[str, Any], fds: Sequence[int]) -> Mapping[str, Any]:
+        """Return what is sent by TCP: everybody inside can connect, only we know the token."""
+        if fds:
+            raise NotSupportedByRuntimeError(
+                f"the runtime {self.runtime.level} cannot hand files to its sandboxes",
+                context={"runtime": self.runtime.level, "op": header.get("op")},
+            )
+        try:
+            token = (self.run_dir / TOKEN_FILE).read_text()
+        except OSError as error:
+            raise LinkError(f"the agent's token is gone ({error})") from error
+        return {**header, "token": token}
 
     async def call(self, header: Mapping[str, Any], timeout: float | None = SILENCE) -> bytes:
         """Run a unary operation and return the JSON of its reply; raise as `Link.reply`."""

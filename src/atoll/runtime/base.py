@@ -10,6 +10,10 @@ from typing import Protocol
 
 import msgspec
 
+TOKEN_FILE = "agent.token"
+"""In a container's run_dir, where `dial` connects by TCP: what every HEADER has to carry. Beside
+the container only the engine can read it, and it is found again after a restart."""
+
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """A host path that is bound into the sandbox."""
@@ -73,6 +77,8 @@ class Runtime(Protocol):
 
     async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
         """Return a fresh, non-blocking connection to the container's agent.
+
+        It is a unix socket, or TCP with the start's token in `TOKEN_FILE`.
 
         Raises:
             ConnectionError: nobody listens there (any more).

@@ -8,6 +8,7 @@ can ask for it, and nothing degrades to it.
 import asyncio
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from atoll.errors import ContainerUnavailableError
 from atoll.host import process, unix
-from atoll.runtime.base import Container, ContainerSpec, Usage
+from atoll.runtime.base import TOKEN_FILE, Container, ContainerSpec, Usage
 
 # The shell leaves its pid and becomes the agent; `setsid -f` detaches it, so that it outlives the
 # engine as a container would.
@@ -29,13 +30,14 @@ class FakeRuntime:
 
     Args:
         base: the directory that holds one directory per host_ref.
+        tcp: reach agents by TCP on loopback with a token, not by a unix socket.
     """
 
     name = "fake"
-    level = "fake"
 
-    def __init__(self, base: Path) -> None:
-        self._base = base
+    def __init__(self, base: Path, *, tcp: bool = False) -> None:
+        self._base, self._tcp = base, tcp
+        self.level = "fake-tcp" if tcp else "fake"
 
     async def start(self, spec: ContainerSpec) -> Container:
         """See `Runtime.start`."""
@@ -52,11 +54,20 @@ class FakeRuntime:
             "hostname": spec.hostname,
             "confine": False,
         }
+        if self._tcp:
+            config["token"] = _secret(spec.run_dir / TOKEN_FILE)
         (spec.run_dir / "config.json").write_text(json.dumps(config))
-        with unix.listen(spec.run_dir / "agent.sock") as listener:
+        with self._listen(spec.run_dir) as listener:
             await self._launch(spec.run_dir, listener)
         pid = await _appears(spec.run_dir / "pid")
         return Container(host_ref=spec.host_ref, pid=pid)
+
+    def _listen(self, run_dir: Path) -> socket.socket:
+        if not self._tcp:
+            return unix.listen(run_dir / "agent.sock")
+        listener = socket.create_server(("127.0.0.1", 0), backlog=unix.BACKLOG)
+        (run_dir / "port").write_text(str(listener.getsockname()[1]))
+        return listener
 
     async def _launch(self, run_dir: Path, listener: socket.socket) -> None:
         argv: list[str | Path] = [
@@ -82,6 +93,8 @@ class FakeRuntime:
         """See `Runtime.dial`."""
         if not await self.find(host_ref):
             raise ConnectionRefusedError(f"{host_ref} does not run")
+        if self._tcp:
+            return await _connect(int((run_dir / "port").read_text()))
         return unix.connect(run_dir / "agent.sock")
 
     async def find(self, host_ref: str) -> Container | None:
@@ -121,6 +134,25 @@ class FakeRuntime:
         """See `Runtime.usage`; only the number of processes is known."""
         pid = self._pid(host_ref)
         return Usage(memory=0, cpu_time=0.0, pids=len(_tree(pid)) if pid else 0, oom_kills=0)
+
+
+def _secret(path: Path) -> str:
+    token = secrets.token_urlsafe(32)
+    path.touch(mode=0o600)
+    path.write_text(token)
+    return token
+
+
+async def _connect(port: int) -> socket.socket:
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 async def _appears(path: Path) -> int:

@@ -4,6 +4,10 @@ The engine connects, sends one HEADER frame (a JSON object) and, where the opera
 body, further frames. The agent answers with frames; REPLY, ERROR and EXITED end an operation.
 A peer that only knows an older protocol fails the single operation it does not know.
 
+The connection comes by a unix socket that has no name inside, or by TCP to the sandbox's address.
+By TCP every HEADER carries `token`, the secret of this start (else ERROR UNAUTHORIZED), and no
+descriptors travel: an exec with `log_limit` is answered NOT_SUPPORTED_BY_RUNTIME.
+
 Operations (`op` of the header) and their frames, engine → agent ⇢ agent → engine:
 
 =================  =========================================================================
@@ -83,6 +87,7 @@ class ExecHeader(TypedDict, total=False):
     """HEADER of ``exec``. Absent means the default given here."""
 
     op: str
+    token: str  # of this start, where the agent is reached by TCP
     id: str  # operation id; required
     command: str | list[str]  # text for the shell, or argv without one
     session: str | None  # None: a fresh process without shell state

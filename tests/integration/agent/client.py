@@ -36,10 +36,9 @@ class Result(NamedTuple):
 class Connection:
     """One connection to the agent."""
 
-    def __init__(self, path: str) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
         self.sock.settimeout(TIMEOUT)
-        self.sock.connect(path)
         self._decoder = frames.Decoder()
         self._ready: list[Frame] = []
 
@@ -94,7 +93,9 @@ class Client:
         self.path, self.pid, self.directory = path, pid, directory
 
     def connect(self) -> Connection:
-        return Connection(self.path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(self.path)
+        return Connection(sock)
 
     def call(self, op: str, **fields: Any) -> dict[str, Any]:
         """Run a unary operation."""

@@ -9,6 +9,11 @@ def test_defaults_and_fields_of_a_newer_engine() -> None:
     assert config.confine
 
 
+def test_an_address_needs_a_token() -> None:
+    with pytest.raises(PermissionError, match="token"):
+        parse(b'{"tcp": {"host": "0.0.0.0", "port": 7070}}')
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"3"])
 def test_anything_else_is_refused(data: bytes) -> None:
     with pytest.raises((ValueError, TypeError)):
