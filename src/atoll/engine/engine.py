@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from atoll.engine import building, components, ids, reaper
+from atoll.engine import building, components, reaper
 from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
@@ -26,6 +26,7 @@ from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
 from atoll.images.steps import Progress
 from atoll.settings import Settings
+from atoll.wire import ids
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxPage, State
 
 log = structlog.get_logger(__name__)

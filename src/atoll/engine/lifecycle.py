@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from atoll.engine import ids, record, rootfiles, stages, variables
+from atoll.engine import record, rootfiles, stages, variables
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.parts import Image, Parts, Slot
 from atoll.engine.record import InForce, Record
@@ -31,6 +31,7 @@ from atoll.errors import (
 from atoll.images.certificates import TARGET as TRUST_TARGET
 from atoll.runtime.base import ContainerSpec, Mount
 from atoll.settings import MB, InstanceType, Settings
+from atoll.wire import ids
 from atoll.wire.agent import HELLO_TIMEOUT, PROTOCOL, SHUTDOWN_GRACE
 from atoll.wire.sandbox import SandboxOptions
 

@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
-from atoll.engine import ids
 from atoll.engine import processes_ports as ports
 from atoll.engine import processes_record as rules
 from atoll.engine import record as sandboxes
@@ -38,7 +37,7 @@ from atoll.errors import (
     from_os_error,
 )
 from atoll.settings import MIB, ProcessSettings
-from atoll.wire import frames
+from atoll.wire import frames, ids
 from atoll.wire import process as wire
 from atoll.wire.agent import KILL_GRACE, OUTPUT_LIMIT
 from atoll.wire.frames import Frame, Kind

@@ -1,4 +1,4 @@
-"""What a caller may pass: ids, commands, durations, encodings, options. Checked before any I/O.
+"""What a caller may pass: commands, durations, encodings, options. Checked before any I/O.
 
 The engine checks all of it again with the same rules; here a mistake costs no request and the
 error's traceback ends in the caller's own line.
@@ -7,7 +7,6 @@ error's traceback ends in the caller's own line.
 import base64
 import binascii
 import codecs
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,62 +16,6 @@ from atoll import errors
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire.base import Duration, to_ms
 from atoll.wire.sandbox import SandboxOptions
-
-_RESERVED_IDS = frozenset({"www", "api", "admin", "root", "system", "cloudflare", "workers"})
-_ID = re.compile(r"[A-Za-z0-9_.](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9_.])?")
-_NAMESPACE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
-_SESSION = re.compile(r"[A-Za-z0-9._-]{1,128}")
-
-
-def check_id(sandbox_id: str, *, normalize: bool = False) -> str:
-    """Return the id, in lower case when *normalize*; the engine has the same rules.
-
-    Raises:
-        InvalidSandboxIdError: it breaks the rules for ids.
-    """
-    if not isinstance(sandbox_id, str) or not _ID.fullmatch(sandbox_id) or set(sandbox_id) == {"."}:
-        raise errors.InvalidSandboxIdError(
-            f"{sandbox_id!r} cannot be a sandbox id",
-            context={"id": sandbox_id},
-            suggestion="use 1 to 63 letters, digits, '-', '_' or '.', without a hyphen at either end",
-        )
-    if sandbox_id.lower() in _RESERVED_IDS:
-        raise errors.InvalidSandboxIdError(
-            f"the sandbox id {sandbox_id!r} is reserved",
-            context={"id": sandbox_id, "reserved": sorted(_RESERVED_IDS)},
-            suggestion="choose another id",
-        )
-    return sandbox_id.lower() if normalize else sandbox_id
-
-
-def check_namespace(name: str) -> str:
-    """Return the name of a namespace.
-
-    Raises:
-        ValidationFailedError: it is not an identifier of at most 63 characters.
-    """
-    if not _NAMESPACE.fullmatch(name):
-        raise errors.ValidationFailedError(
-            f"{name!r} cannot be the name of a namespace",
-            context={"field": "namespace"},
-            suggestion="use letters, digits, '_' and '-', as in a binding of wrangler.jsonc",
-        )
-    return name
-
-
-def check_session(session_id: str) -> str:
-    """Return the id of a session.
-
-    Raises:
-        ValidationFailedError: it is not 1 to 128 letters, digits, ``.``, ``_`` or ``-``.
-    """
-    if not _SESSION.fullmatch(session_id):
-        raise errors.ValidationFailedError(
-            f"{session_id!r} cannot be the id of a session",
-            context={"field": "session"},
-            suggestion="use 1 to 128 letters, digits, '.', '_' or '-'",
-        )
-    return session_id
 
 
 def check_command(command: str | Sequence[str]) -> str | list[str]:

@@ -18,7 +18,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from atoll.engine import ids
 from atoll.engine.engine import Engine
 from atoll.engine.link import LinkError
 from atoll.errors import InternalError, RouteNotFoundError, SandboxError
@@ -26,6 +25,7 @@ from atoll.server import answer, auth, shapes
 from atoll.server.auth import Auth
 from atoll.server.handlers import BODILESS, HANDLERS, KNOWN_INSIDE, Handler
 from atoll.server.replays import Replays
+from atoll.wire import ids
 from atoll.wire.ops import Kind, Op
 
 log = structlog.get_logger(__name__)

@@ -4,7 +4,7 @@ import secrets
 
 from starlette.requests import Request
 
-from atoll.engine import calls, ids
+from atoll.engine import calls
 from atoll.engine.engine import Engine
 from atoll.engine.link import error_of
 from atoll.engine.sandbox import Sandbox
@@ -12,7 +12,7 @@ from atoll.errors import InvalidCommandError
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
 from atoll.server.spool import Spool, read_frames
-from atoll.wire import frames, ops, process
+from atoll.wire import frames, ids, ops, process
 from atoll.wire.frames import Kind
 
 

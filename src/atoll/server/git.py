@@ -5,10 +5,11 @@ import secrets
 import msgspec
 from starlette.requests import Request
 
-from atoll.engine import git_checkout, ids
+from atoll.engine import git_checkout
 from atoll.engine.engine import Engine
 from atoll.server import shapes
 from atoll.server.answer import Stream
+from atoll.wire import ids
 from atoll.wire.git import GitCheckoutRequest
 
 

@@ -11,13 +11,13 @@ import msgspec
 from starlette.requests import Request
 
 import atoll
-from atoll.engine import calls, ids
+from atoll.engine import calls
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
 from atoll.server import builds, exec, files, git, processes
 from atoll.wire import files as wire_files
-from atoll.wire import ops, process, sandbox
+from atoll.wire import ids, ops, process, sandbox
 from atoll.wire.base import Done, Empty
 from atoll.wire.frames import Kind
 from atoll.wire.ops import Op

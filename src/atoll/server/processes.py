@@ -6,12 +6,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from atoll.engine import ids
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
-from atoll.wire import frames
+from atoll.wire import frames, ids
 from atoll.wire import process as wire
 from atoll.wire.base import Empty
 from atoll.wire.frames import Frame, Kind

@@ -1,66 +1,14 @@
 """What a caller may pass, checked before any I/O."""
 
-import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from atoll import errors
-from atoll.engine import ids
 from atoll.sdk import _arguments
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire.sandbox import CustomInstance, SandboxOptions
-
-
-@given(st.text(max_size=70) | st.from_regex(re.compile(r"[A-Za-z._-]{1,65}"), fullmatch=True))
-@example("www")
-@example("Workers")
-@example("..")
-@example("-x")
-@example("x-")
-@example("a" * 63)
-@example("a" * 64)
-@example("")
-def test_the_client_has_the_same_rules_for_ids_as_the_engine(candidate: str) -> None:
-    assert _accepts(_arguments.check_id, candidate) == _accepts(ids.check_sandbox_id, candidate)
-
-
-@given(st.text(max_size=70))
-@example("Sandbox")
-@example("a-")
-@example("-a")
-@example("a" * 64)
-def test_the_client_has_the_same_rules_for_namespaces_as_the_engine(candidate: str) -> None:
-    ours = _accepts(_arguments.check_namespace, candidate)
-    assert ours == _accepts(ids.check_namespace, candidate)
-
-
-def _accepts(check: Any, value: str) -> bool:
-    try:
-        check(value)
-    except (errors.InvalidSandboxIdError, errors.ValidationFailedError):
-        return False
-    return True
-
-
-def test_an_id_is_lowered_only_when_asked() -> None:
-    assert _arguments.check_id("MyBox") == "MyBox"
-    assert _arguments.check_id("MyBox", normalize=True) == "mybox"
-
-
-def test_an_id_that_is_no_text_is_refused_with_a_typed_error() -> None:
-    with pytest.raises(errors.InvalidSandboxIdError):
-        _arguments.check_id(7)  # type: ignore[arg-type]
-
-
-def test_session_ids_follow_the_rule_of_the_session_header() -> None:
-    assert _arguments.check_session("a.B_c-1") == "a.B_c-1"
-    for wrong in ("", "a b", "a/b", "a" * 129, "é"):
-        with pytest.raises(errors.ValidationFailedError):
-            _arguments.check_session(wrong)
 
 
 def test_a_command_is_text_or_a_list_of_texts() -> None:

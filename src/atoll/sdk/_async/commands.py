@@ -17,7 +17,7 @@ from atoll.sdk._async.process import ProcessHandle
 from atoll.sdk._async.streams import ExecStream
 from atoll.sdk._async.target import Address, Target
 from atoll.sdk._async.transport import Body
-from atoll.wire import frames, ops
+from atoll.wire import frames, ids, ops
 from atoll.wire.base import Duration
 from atoll.wire.process import (
     DEFAULT_TIMEOUT_MS,
@@ -188,7 +188,7 @@ class Commands(Target):
             env=dict(env or {}),
             cwd=cwd,
             user=user,
-            session=_arguments.check_session(session) if session else self._session,
+            session=ids.check_session(session) if session else self._session,
             shell_state=isinstance(command, str),
         )
 

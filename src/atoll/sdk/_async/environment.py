@@ -9,7 +9,7 @@ from atoll.sdk._async.sandbox import Sandbox
 from atoll.sdk._async.target import Address
 from atoll.sdk._async.transport import Transport
 from atoll.sdk._results import ContainerTimeouts
-from atoll.wire import ops
+from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
 
@@ -19,7 +19,7 @@ class Namespace:
 
     def __init__(self, transport: Transport, name: str) -> None:
         self.transport = transport
-        self.name = _arguments.check_namespace(name)
+        self.name = ids.check_namespace(name)
 
     def __repr__(self) -> str:
         return f"<Namespace {self.name} at {self.transport.endpoint.shown}>"
@@ -175,9 +175,18 @@ def get_sandbox(
         queue=queue,
         volumes=volumes,
     )
-    sandbox_id = _arguments.check_id(id, normalize=normalize_id)
+    ids.check_sandbox_id(id)
+    sandbox_id = id.lower() if normalize_id else id
     ready = _arguments.timeouts(container_timeouts, _aio.environment()).instance_get
-    return Sandbox(Address(namespace.transport, namespace.name, sandbox_id, options, ready))
+    return Sandbox(
+        Address(
+            namespace.transport,
+            namespace.name,
+            sandbox_id,
+            options,
+            ready,
+        )
+    )
 
 
 async def proxy_to_sandbox(request: Any, env: Any) -> Any | None:  # noqa: ARG001

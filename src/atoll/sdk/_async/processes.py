@@ -10,7 +10,7 @@ from atoll.sdk._async.background import Process
 from atoll.sdk._async.commands import Command, OnOutput
 from atoll.sdk._async.logs import LogStream
 from atoll.sdk._async.target import Target
-from atoll.wire import ops
+from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.process import (
     KillAll,
@@ -75,7 +75,7 @@ class Processes(Target):
             env=dict(env or {}),
             cwd=cwd,
             user=user,
-            session=_arguments.check_session(session) if session else self._session,
+            session=ids.check_session(session) if session else self._session,
             auto_cleanup=auto_cleanup,
             restart=restart,
             keep_awake=keep_awake,

@@ -17,7 +17,7 @@ from atoll.sdk._sync.process import ProcessHandle
 from atoll.sdk._sync.streams import ExecStream
 from atoll.sdk._sync.target import Address, Target
 from atoll.sdk._sync.transport import Body
-from atoll.wire import frames, ops
+from atoll.wire import frames, ids, ops
 from atoll.wire.base import Duration
 from atoll.wire.process import (
     DEFAULT_TIMEOUT_MS,
@@ -188,7 +188,7 @@ class Commands(Target):
             env=dict(env or {}),
             cwd=cwd,
             user=user,
-            session=_arguments.check_session(session) if session else self._session,
+            session=ids.check_session(session) if session else self._session,
             shell_state=isinstance(command, str),
         )
 

@@ -9,7 +9,7 @@ from atoll.sdk._sync.processes import Processes
 from atoll.sdk._sync.session import Session
 from atoll.sdk._sync.transfer import Transfers
 from atoll.sdk._results import State
-from atoll.wire import ops
+from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.process import CreateSessionRequest, SessionInfo
 from atoll.wire.sandbox import SandboxInfo
@@ -60,7 +60,7 @@ class Sandbox(Commands, Processes, Transfers, Git):
             SessionAlreadyExistsError: there is one with this id.
         """
         request = CreateSessionRequest(
-            id=_arguments.check_session(id) if id is not None else None,
+            id=ids.check_session(id) if id is not None else None,
             name=name,
             env=dict(env or {}),
             cwd=cwd,
@@ -76,12 +76,12 @@ class Sandbox(Commands, Processes, Transfers, Git):
         Raises:
             SessionNotFoundError: there is none.
         """
-        more = {"session": _arguments.check_session(id)}
+        more = {"session": ids.check_session(id)}
         return Session(self._address, self._call(ops.GET_SESSION, Empty(), more=more))
 
     def delete_session(self, id: str) -> None:
         """End a session and every process started in it."""
-        more = {"session": _arguments.check_session(id)}
+        more = {"session": ids.check_session(id)}
         self._call(ops.DELETE_SESSION, Empty(), more=more)
 
     def list_sessions(self) -> list[SessionInfo]:

@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 
-from atoll.engine import ids
 from atoll.errors import InvalidSandboxIdError, ValidationFailedError
+from atoll.wire import ids
 
 
 @pytest.mark.parametrize("id", ["a", "A", "my-box", "a.b_c-d", "0", "x" * 63, "_", ".a"])
@@ -37,6 +39,22 @@ def test_operation_ids_are_checked(id: str) -> None:
     assert ids.check_operation_id("0af:1.2_3-4") == "0af:1.2_3-4"
     with pytest.raises(ValidationFailedError):
         ids.check_operation_id(id)
+
+
+def test_session_ids_follow_the_rule_of_the_session_header() -> None:
+    assert ids.check_session("a.B_c-1") == "a.B_c-1"
+    for wrong in ("", "a b", "a/b", "a" * 129, "é"):
+        with pytest.raises(ValidationFailedError):
+            ids.check_session(wrong)
+
+
+@pytest.mark.parametrize("wrong", [7, None, b"box", ["box"]])
+def test_what_is_no_text_is_no_name(wrong: Any) -> None:
+    with pytest.raises(InvalidSandboxIdError, match=type(wrong).__name__):
+        ids.check_sandbox_id(wrong)
+    for check in (ids.check_namespace, ids.check_session, ids.check_process_id):
+        with pytest.raises(ValidationFailedError, match=type(wrong).__name__):
+            check(wrong)
 
 
 @pytest.mark.parametrize(
