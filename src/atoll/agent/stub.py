@@ -117,10 +117,15 @@ def _place(targets: Sequence[int], received: Sequence[int], kept: int) -> None:
 
 
 def default_signals() -> None:
-    """Undo what the router ignores: ignored signals would stay ignored in the program."""
+    """Undo what the router ignores: ignored signals would stay ignored in the program.
+
+    Those that libc hides, too: whoever starts the engine may ignore them, as GNU make does.
+    """
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
+    for number in range(32, int(signal.SIGRTMIN)):
+        kernel.default_signal(number)
 
 
 def take_ids(uid: int, gid: int, groups: Sequence[int], *, confined: bool) -> None:

@@ -1,6 +1,9 @@
+import ctypes
 import os
 import platform
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +31,24 @@ def in_child(action: Callable[[], object]) -> str:
 def test_a_refused_call_is_an_os_error() -> None:
     with pytest.raises(OSError):
         kernel.prctl(kernel.PR_CAPBSET_READ, 1_000)
+
+
+def test_a_signal_that_libc_hides_gets_its_default_too() -> None:
+    """GNU make starts its programs with signals 32 and 33 ignored."""
+
+    def ignored() -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("SigIgn:")[2].split()[0], 16) >> 31 & 1
+
+    def undo() -> tuple[int, int]:
+        libc, number = ctypes.CDLL(None), {"x86_64": 13, "aarch64": 134}[platform.machine()]
+        ignore = (1).to_bytes(8, sys.byteorder) + bytes(24)
+        libc.syscall(ctypes.c_long(number), 32, ignore, None, ctypes.c_size_t(8))
+        before = ignored()
+        kernel.default_signal(32)
+        return before, ignored()
+
+    assert in_child(undo) == "(1, 0)"
 
 
 def test_capabilities_can_be_given_up_and_not_taken_back() -> None:
