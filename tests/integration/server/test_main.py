@@ -3,6 +3,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ class Engines:
         with socket.socket(socket.AF_UNIX) as lease:
             lease.connect(str(self.state_dir / "lease.sock"))
             lease.recv(1 << 12)
+            with last.client() as client:
+                client.post(BOX + "/stop")
         assert last.wait() == 0
 
 
@@ -139,6 +142,37 @@ def test_a_private_engine_ends_with_its_last_lease_and_sandboxes_sleep(engines: 
         assert client.get(BOX).json()["state"] == "stopped"
 
 
+def test_a_private_engine_leaves_running_what_it_only_found(engines: Engines) -> None:
+    """A look at the list after a stop of the engine must not end anybody's work."""
+    first = engines.start()
+    with first.client() as client:
+        run(client, "true")
+    first.end()
+    reader = engines.start("--local")
+    with socket.socket(socket.AF_UNIX) as lease:
+        lease.connect(str(reader.state_dir / "lease.sock"))
+        lease.recv(1 << 12)
+        with reader.client() as client:
+            assert client.get(BOX).json()["state"] == "running"
+    began = time.monotonic()
+    assert reader.wait() == 0
+    assert time.monotonic() - began < 2
+    with engines.start().client() as client:
+        found = client.get(BOX).json()
+    assert (found["state"], found["generation"]) == ("running", 1)
+
+
+def test_an_engine_to_stay_waits_for_a_private_one_that_is_leaving(engines: Engines) -> None:
+    """A verb that reads holds the lock for a moment, and a service must not fail for that."""
+    first = engines.start("--local")
+    with socket.socket(socket.AF_UNIX) as lease:
+        lease.connect(str(first.state_dir / "lease.sock"))
+        lease.recv(1 << 12)
+    second = engines.start()
+    assert second.hello["pid"] == second.process.pid
+    assert first.wait() == 0
+
+
 def test_a_private_engine_waits_for_the_one_that_is_leaving(engines: Engines) -> None:
     first = engines.start("--local")
     lease = socket.socket(socket.AF_UNIX)
@@ -147,7 +181,13 @@ def test_a_private_engine_waits_for_the_one_that_is_leaving(engines: Engines) ->
     with first.client() as client:
         run(client, "true")
     lease.close()
-    second = engines.start("--local")
+    eventually(lambda: '"stopping"' in first.log)  # before that, the first still hands out leases
+    first.process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(engines.start, "--local")
+        time.sleep(1)
+        first.process.send_signal(signal.SIGCONT)
+        second = starting.result()
     assert second.hello["pid"] == second.process.pid
     assert first.wait() == 0
 

@@ -101,12 +101,15 @@ async def test_a_foreign_process_with_the_recorded_pid_is_neither_found_nor_kill
     bench: Bench,
 ) -> None:
     """After a host's restart the recorded number may be anybody's."""
-    with subprocess.Popen(["sleep", "60"]) as stranger:
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
         async with bench.running() as box:
             (box.spec.run_dir / "pid").write_text(str(stranger.pid))
             assert await bench.runtime.find(box.spec.host_ref) is None
         assert stranger.poll() is None
+    finally:
         stranger.kill()
+        stranger.wait()
 
 
 def missing_root(bench: Bench) -> dict[str, object]:
