@@ -39,6 +39,14 @@ CLONE_NEW: Final = 0x7E02_0080
 TIOCSTI: Final = 0x5412
 TIOCLINUX: Final = 0x541C
 _AF_REFUSED: Final = (17, 38, 40)  # PACKET, ALG, VSOCK
+_ROUTER: Final = 1
+_PRIO_USER, _IOPRIO_WHO_USER = 2, 3
+
+_OF_PROCESSES: Final = (
+    "prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
+)  # fmt: skip
+"""Calls that change any process of the same user id, without a capability: not pid 1. The agent's
+other processes serve one command or wait for one, so who harms them harms his own command."""
 
 
 class Arch(NamedTuple):
@@ -71,7 +79,9 @@ X86_64: Final = Arch(
         "pidfd_getfd": 438, "swapon": 167, "swapoff": 168, "reboot": 169, "quotactl": 179,
         "quotactl_fd": 443, "acct": 163, "io_uring_setup": 425, "io_uring_enter": 426,
         "io_uring_register": 427, "fanotify_init": 300, "lookup_dcookie": 212,
-        "settimeofday": 164, "clock_settime": 227,
+        "settimeofday": 164, "clock_settime": 227, "setpriority": 141, "sched_setparam": 142,
+        "sched_setscheduler": 144, "sched_setaffinity": 203, "ioprio_set": 251, "prlimit64": 302,
+        "sched_setattr": 314,
     },
 )  # fmt: skip
 
@@ -88,7 +98,9 @@ AARCH64: Final = Arch(
         "pidfd_getfd": 438, "swapon": 224, "swapoff": 225, "reboot": 142, "quotactl": 60,
         "quotactl_fd": 443, "acct": 89, "io_uring_setup": 425, "io_uring_enter": 426,
         "io_uring_register": 427, "fanotify_init": 262, "lookup_dcookie": 18,
-        "settimeofday": 170, "clock_settime": 112,
+        "settimeofday": 170, "clock_settime": 112, "setpriority": 140, "sched_setparam": 118,
+        "sched_setscheduler": 119, "sched_setaffinity": 122, "ioprio_set": 30, "prlimit64": 261,
+        "sched_setattr": 274,
     },
 )  # fmt: skip
 
@@ -136,6 +148,10 @@ def seccomp_program(arch: Arch) -> bytes:
     steps += _argument(calls["clone"], 0, [(_JUMP_SET, CLONE_NEW)])
     steps += _argument(calls["ioctl"], 1, [(_JUMP_EQUAL, TIOCSTI), (_JUMP_EQUAL, TIOCLINUX)])
     steps += _argument(calls["socket"], 0, [(_JUMP_EQUAL, family) for family in _AF_REFUSED])
+    for name in _OF_PROCESSES:
+        steps += _argument(calls[name], 0, [(_JUMP_EQUAL, _ROUTER)])
+    for name, everybody in (("setpriority", _PRIO_USER), ("ioprio_set", _IOPRIO_WHO_USER)):
+        steps += _arguments(calls[name], [(0, _JUMP_EQUAL, everybody), (1, _JUMP_EQUAL, _ROUTER)])
     steps.append(Step(_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
@@ -146,8 +162,14 @@ def _answer(jump: int, value: int, answer: int) -> list[Step]:
 
 def _argument(call: int, index: int, tests: Sequence[tuple[int, int]]) -> list[Step]:
     """Refuse *call* when the low word of its argument *index* matches one of *tests*."""
-    body = [Step(_LOAD, 0, 0, _ARGUMENTS + 8 * index)]
-    for jump, value in tests:
+    return _arguments(call, [(index, jump, value) for jump, value in tests])
+
+
+def _arguments(call: int, tests: Sequence[tuple[int, int, int]]) -> list[Step]:
+    """Refuse *call* when the low word of one of its arguments matches its test."""
+    body: list[Step] = []
+    for index, jump, value in tests:
+        body.append(Step(_LOAD, 0, 0, _ARGUMENTS + 8 * index))
         body += _answer(jump, value, _REFUSE)
     body.append(Step(_RETURN, 0, 0, _ALLOW))
     return [Step(_JUMP_EQUAL, 0, len(body), call), *body]

@@ -109,3 +109,61 @@ async def test_the_agents_memory_is_small(box: Box) -> None:
         sizes = dict(line.split(":", 1) for line in file.read().splitlines()[1:])
     assert int(sizes["Pss"].split()[0]) < 16_000
     print(json.dumps({name: value.strip() for name, value in sizes.items()}))
+
+
+@pytest.mark.parametrize(
+    "spoil", ["true", "mkfifo /dev/null", "mkdir /dev/null", "echo >/dev/null"]
+)
+async def test_a_null_device_that_is_gone_or_replaced_holds_up_no_command(
+    box: Box, spoil: str
+) -> None:
+    """The agent has opened it before anybody inside ran."""
+    box.sh(f"rm /dev/null /dev/ptmx; {spoil}; chmod 0 /dev/pts")
+    for _ in range(3):
+        assert box.sh("cat; echo ok") == "ok\n"
+        assert box.exec("cat; echo ok", session="default").stdout == b"ok\n"
+    assert box.exec("(sleep 0.5; echo late) & echo early").stdout == b"early\n"
+    assert box.exec(["echo", "seen"], pty=True).stdout == b"seen\r\n"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "rm /etc/{0}",
+        "rm /etc/{0}; mkfifo /etc/{0}",
+        "rm /etc/{0}; mkdir /etc/{0}",
+        "rm /etc/{0}; ln -s {0} /etc/{0}",
+        "rm /etc/{0}; ln -s /dev/zero /etc/{0}",
+        "truncate -s 1T /etc/{0}",
+    ],
+)
+async def test_the_files_of_users_may_be_anything(box: Box, spoil: str) -> None:
+    box.sh("; ".join(spoil.format(name) for name in ("passwd", "group")))
+    for _ in range(3):
+        assert box.sh("echo $HOME") in {"/\n", "/root\n"}
+        assert box.call("fs.stat", path="/")["type"] == "directory"
+    with pytest.raises(errors.ValidationFailedError, match="no user"):
+        box.sh("true", user="no-such")
+
+
+async def test_root_inside_changes_no_limit_and_no_schedule_of_pid_1(box: Box) -> None:
+    """All of these need only the same user id, or a capability that no command has."""
+    script = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+limit = (ctypes.c_uint64 * 2)(0, 0)
+mask = (ctypes.c_uint64 * 16)(1)
+idle = ctypes.c_int(0)
+for name, *arguments in (
+    ("prlimit", 1, 7, limit, None), ("sched_setaffinity", 1, 128, mask),
+    ("setpriority", 0, 1, 19), ("setpriority", 1, 1, 19), ("setpriority", 2, 0, 19),
+    ("sched_setscheduler", 1, 5, ctypes.byref(idle)),
+    ("sched_setparam", 1, ctypes.byref(idle)),
+    ("syscall", {"x86_64": 251, "aarch64": 30}[os.uname().machine], 1, 1, 3 << 13),
+):
+    print(name, getattr(libc, name)(*arguments), ctypes.get_errno())
+"""
+    done = [line.split()[1:] for line in box.python(script).splitlines()]
+    assert done == [["-1", "1"]] * 8
+    own = "import os; os.nice(5); os.sched_setaffinity(0, {0}); print(os.getpriority(0, 0))"
+    assert box.python(own) == "5\n"

@@ -15,6 +15,10 @@ KILL = 0x80000000
 EPERM = 0x00050000 | errno.EPERM
 ENOSYS = 0x00050000 | errno.ENOSYS
 
+OF_PROCESSES = (
+    "prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler",
+)  # fmt: skip
+
 both = pytest.mark.parametrize("arch", [X86_64, AARCH64], ids=["x86_64", "aarch64"])
 
 
@@ -57,7 +61,7 @@ def test_what_makes_namespaces_and_mounts_is_refused(arch: Arch, name: str) -> N
 @both
 def test_every_named_call_is_refused_in_some_form(arch: Arch) -> None:
     free = {name for name in arch.calls if answer(arch, name) == ALLOW}
-    assert free == {"clone", "ioctl", "socket"}
+    assert free == {"clone", "ioctl", "socket", *OF_PROCESSES, "setpriority", "ioprio_set"}
 
 
 @both
@@ -86,6 +90,18 @@ def test_typing_into_a_terminal_is_refused(arch: Arch) -> None:
 def test_raw_and_kernel_sockets_are_refused(arch: Arch) -> None:
     assert [answer(arch, "socket", family) for family in (17, 38, 40)] == [EPERM] * 3
     assert [answer(arch, "socket", family) for family in (1, 2, 10, 16)] == [ALLOW] * 4
+
+
+@both
+def test_limits_and_schedule_of_pid_1_are_refused_and_no_other(arch: Arch) -> None:
+    """It has the user id of root inside, which is all that the kernel asks for."""
+    for name in OF_PROCESSES:
+        assert answer(arch, name, 1) == answer(arch, name, 0xFFFFFFFF_00000001) == EPERM
+        assert answer(arch, name, 0, 1) == answer(arch, name, 7, 1) == ALLOW
+    for name, process, group, user in (("setpriority", 0, 1, 2), ("ioprio_set", 1, 2, 3)):
+        assert answer(arch, name, process, 1) == answer(arch, name, group, 1) == EPERM
+        assert answer(arch, name, user, 0) == EPERM
+        assert answer(arch, name, process, 0, 1) == answer(arch, name, group, 9) == ALLOW
 
 
 @both
