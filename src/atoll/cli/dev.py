@@ -13,7 +13,9 @@ import typer
 def dev(
     project: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
     *,
-    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")
+    ] = None,
     env: Annotated[str | None, typer.Option(help='A key of "env" in the configuration.')] = None,
     url: Annotated[
         str | None, typer.Option(help="A running engine instead of a private one.")
@@ -32,7 +34,9 @@ async def _dev(
     from atoll.workers import dev as worker_dev
 
     if this := asyncio.current_task():
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+        # SIGINT too: a script's background job inherits it ignored.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, this.cancel)
 
     def say(line: str) -> None:
         _print({"message": line}, line, as_json)

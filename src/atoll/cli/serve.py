@@ -9,7 +9,9 @@ import typer
 def serve(
     *,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")
+    ] = None,
     no_tcp: Annotated[bool, typer.Option("--no-tcp", help="Only the unix socket.")] = False,
     state_dir: Annotated[Path | None, typer.Option(help="Directory of this engine.")] = None,
     config: Annotated[Path | None, typer.Option(help="An atoll.toml.")] = None,

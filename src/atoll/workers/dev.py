@@ -6,9 +6,7 @@ configuration is applied too: new sandboxes (and sandboxes that wake) get the ne
 """
 
 import asyncio
-import contextlib
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,9 @@ from watchfiles import DefaultFilter, awatch
 from atoll import errors
 from atoll.wire.base import Result
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig
-from atoll.workers import wrangler
-
-STOP_SECONDS = 5.0
-"""How long a worker process may take to finish its requests when it is replaced."""
+from atoll.workers import keeper, wrangler
+from atoll.workers.supervisor import Worker
+from atoll.workers.watched import Watched
 
 Say = Callable[[str], None]
 
@@ -59,35 +56,46 @@ async def serve(
     project = wrangler.load(root, environment)
     for warning in project.warnings:
         say(f"warning: {warning}")
-    await apply(engine, project, say)
     with _listen(project.config.dev.ip, project.config.dev.port if port is None else port) as sock:
+        await apply(engine, project, say)
         host, bound = sock.getsockname()[:2]
-        worker = Worker(root, environment, await engine.url(), sock)
+        worker = Worker(root, environment, await engine.url(), sock, say)
+        keeping = asyncio.create_task(keeper.keep(engine, say))
         try:
             await worker.start()
             ready(Ready(url=f"http://{host}:{bound}", name=project.config.name))
-            async for changed in _changes(root):
-                say(f"reload: {', '.join(sorted(changed))} changed")
-                await _reload(engine, root, environment, changed, worker, say)
+            await _follow(engine, project, environment, worker, say)
         finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
             await worker.stop()
 
 
-async def _reload(
-    engine: Any,
-    root: Path,
-    environment: str | None,
-    changed: set[str],
-    worker: "Worker",
-    say: Say,
+async def _follow(
+    engine: Any, project: wrangler.Project, environment: str | None, worker: Worker, say: Say
 ) -> None:
-    try:
-        if any(not name.endswith(".py") for name in changed):
-            await apply(engine, wrangler.load(root, environment), say)
-    except errors.SandboxError as error:
-        say(f"error: {error}")
-    await worker.stop()
-    await worker.start()
+    """Replace the worker for every change, until cancelled."""
+    root, watched = project.root, _watched(project)
+    async for touched in _changes(root):
+        changed = {path for path in touched if watched.matters(path)}
+        if not changed:
+            continue
+        say(f"reload: {', '.join(sorted(str(path.relative_to(root)) for path in changed))} changed")
+        try:
+            if any(path.suffix != ".py" or watched.in_image(path) for path in changed):
+                project = wrangler.load(root, environment)
+                watched = _watched(project)
+                await apply(engine, project, say)
+        except errors.SandboxError as error:
+            say(f"error: {error}")
+        await worker.stop()
+        await worker.start()
+
+
+def _watched(project: wrangler.Project) -> Watched:
+    images = [_dockerfile(project, container) for container in project.config.containers]
+    contexts = [found[1] for found in images if found]
+    return Watched(project.root, project.entry.parent, contexts)
 
 
 async def apply(engine: Any, project: wrangler.Project, say: Say) -> None:
@@ -125,27 +133,36 @@ async def _image(
     engine: Any, project: wrangler.Project, container: wrangler.Container, name: str, say: Say
 ) -> str:
     """Return the reference of the container's image, built first where it is a Dockerfile."""
-    path = project.root / container.image
-    if not container.image.startswith((".", "/")) and not path.exists():
+    found = _dockerfile(project, container)
+    if found is None:
         return container.image
-    dockerfile = path / "Dockerfile" if path.is_dir() else path
-    if not dockerfile.is_file():
+    dockerfile, context = found
+    if not dockerfile.is_file() or context not in dockerfile.parents:
+        what = "not in its build context" if dockerfile.is_file() else "not there"
         raise errors.InvalidConfigError(
-            f"{project.file}: the image {container.image} is not there",
+            f"{project.file}: the image {container.image} is {what}",
             context={"file": str(project.file), "image": container.image},
             suggestion="write a Dockerfile there, or name an image",
         )
-    context = (
-        project.root / container.image_build_context
-        if container.image_build_context
-        else dockerfile.parent
-    )
     tag = f"localhost/{name}:dev"
     say(f"building {tag} from {dockerfile}")
     await engine.images.build(
         context, tag=tag, dockerfile=str(dockerfile.relative_to(context)), on_progress=say
     )
     return tag
+
+
+def _dockerfile(
+    project: wrangler.Project, container: wrangler.Container
+) -> tuple[Path, Path] | None:
+    """Return the Dockerfile and its build context; None: the image is a reference."""
+    path = project.root / container.image
+    if not container.image.startswith((".", "/")) and not path.exists():
+        return None
+    dockerfile = path / "Dockerfile" if path.is_dir() else path
+    given = container.image_build_context
+    context = project.root / given if given else dockerfile.parent
+    return dockerfile.resolve(), context.resolve()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -159,44 +176,6 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-async def _changes(root: Path) -> AsyncIterator[set[str]]:
+async def _changes(root: Path) -> AsyncIterator[set[Path]]:
     async for changes in awatch(root, watch_filter=DefaultFilter(), step=100, rust_timeout=1000):
-        yield {str(Path(path).relative_to(root)) for _, path in changes}
-
-
-class Worker:
-    """The worker process: started, replaced, stopped. Its standard output is ours.
-
-    Its standard input is a pipe that only this process holds: when that ends, however it ends,
-    the worker ends too.
-    """
-
-    def __init__(
-        self, root: Path, environment: str | None, engine_url: str, listener: socket.socket
-    ) -> None:
-        self._argv = [sys.executable, "-m", "atoll.workers.host"]
-        self._argv += ["--project", str(root), "--engine", engine_url]
-        self._argv += ["--fd", str(listener.fileno())]
-        self._argv += ["--environment", environment] if environment else []
-        self._listener = listener
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        """Start the process; it takes the connections that wait at the socket."""
-        self._process = await asyncio.create_subprocess_exec(
-            *self._argv, pass_fds=(self._listener.fileno(),), stdin=asyncio.subprocess.PIPE
-        )
-
-    async def stop(self) -> None:
-        """End the process; requests it has begun may finish within `STOP_SECONDS`."""
-        process, self._process = self._process, None
-        if process is None or process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            async with asyncio.timeout(STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        yield {Path(path) for _, path in changes}
