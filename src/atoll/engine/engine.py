@@ -96,9 +96,12 @@ class Engine:
             await sandbox.settle()
         await self.processes.watches.close()
 
-    async def sleep_all(self) -> None:
-        """Put every live sandbox to sleep: the last user of a private engine has left."""
-        stops = [sandbox.stop() for sandbox in self._shared.live.values()]
+    async def sleep_used(self) -> None:
+        """Put to sleep what was started or used here: the last user of a private engine has left.
+
+        What it only found running, it leaves to whoever started it.
+        """
+        stops = [sandbox.stop() for sandbox in self._shared.live.values() if sandbox.used]
         for outcome in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(outcome, Exception):
                 log.warning("sandbox did not stop", reason=str(outcome))

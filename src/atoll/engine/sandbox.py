@@ -46,6 +46,7 @@ class Sandbox:
         self.endpoint: Endpoint | None = None
         self.operations: Operations | None = None
         self.last_used = time.monotonic()
+        self.used = False  # by a caller of this engine
         self._busy = 0
         self._shared = shared
         self._transitions = Transitions(f"{namespace}/{id}")
@@ -134,6 +135,7 @@ class Sandbox:
 
     async def ensure_running(self) -> Endpoint:
         """Return the agent's endpoint; create, start or wake the sandbox first where needed."""
+        self.used = True
         await self.load()
         while True:
             if self._transitions.kind is None:

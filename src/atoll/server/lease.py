@@ -7,9 +7,9 @@ Protocol, for the client side too (one unix stream socket, ``<state_dir>/lease.s
 2. The client keeps the connection open as long as it uses the engine, and sends nothing. The end
    of the connection, by close or by the death of the client, is the end of the lease.
 3. An engine started with ``--local`` stops when its last lease ends (or when nobody came within
-   `FIRST_LEASE` seconds of the ready line): it closes ``lease.sock`` first, puts sandboxes to
-   sleep, then exits and so gives up the lock. ``atoll serve`` without it hands out leases too
-   but does not care.
+   `FIRST_LEASE` seconds of the ready line): it closes ``lease.sock`` first, puts the sandboxes to
+   sleep that it started or used (others run on), then exits and so gives up the lock.
+   ``atoll serve`` without it hands out leases too but does not care.
 
 A client of `local()` does this:
 
@@ -21,7 +21,7 @@ A client of `local()` does this:
    ``RESOURCE_BUSY`` means that another client was faster: go to 1 as well. Any other error is the
    answer; the end of the pipe without a line means that the engine died: its stderr says why.
 
-``--local`` waits for the lock while the engine that holds it is on its way out.
+Every engine waits for the lock while the one that holds it is on its way out.
 
 A path of a unix socket has at most 107 bytes. Both sides reach a longer one through
 ``/proc/self/fd/<descriptor of the directory>/lease.sock``.

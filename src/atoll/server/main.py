@@ -1,8 +1,8 @@
 """From settings to a serving engine and back: lock, engine, sockets, ready line, graceful stop.
 
 An engine that stops leaves its sandboxes running: the next one finds them. Only a private engine
-(`local()`) puts them to sleep when its last lease ends. Streams are cut at a stop, on purpose:
-their callers attach again to the next engine.
+(`local()`) puts those it started or used to sleep when its last lease ends. Streams are cut at a
+stop, on purpose: their callers attach again to the next engine.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ STOP_GRACE = 1
 """Whole seconds that requests under way have at a stop, before they are cut."""
 
 LOCK_WAIT = 60.0
-"""Seconds a private engine waits for the one before it to put its sandboxes to sleep."""
+"""Seconds an engine waits for a private one before it to put its sandboxes to sleep."""
 
 
 class _Uvicorn(uvicorn.Server):
@@ -64,6 +64,7 @@ class Served:
         self._replays = Replays()
         self._servers: list[_Uvicorn] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._leases: Leases | None = None
         self.stopping = asyncio.Event()
         self.last_left = False
         self.url: str | None = None
@@ -91,9 +92,9 @@ class Served:
             "version": atoll.__version__,
         }
         ended = self._left if local else None
-        leases = Leases(sockets.replacing(state_dir / "lease.sock"), hello, ended)
-        await leases.open()
-        self._stack.push_async_callback(leases.close)
+        self._leases = Leases(sockets.replacing(state_dir / "lease.sock"), hello, ended)
+        await self._leases.open()
+        self._stack.push_async_callback(self._leases.close)
         return hello
 
     def _reachable(self, path: Path) -> str:
@@ -125,11 +126,13 @@ class Served:
 
     async def stop(self) -> None:
         """Take no more requests, let those under way end for a moment, cut the rest."""
+        if self._leases:  # first: who asks for the next one learns that this engine leaves
+            await self._leases.close()
         for server in self._servers:
             server.should_exit = True
         await asyncio.gather(*self._tasks)
         if self.last_left:
-            await self._engine.sleep_all()
+            await self._engine.sleep_used()
 
 
 def _url(listener: socket.socket) -> str:
@@ -141,7 +144,7 @@ async def serve(settings: Settings, *, local: bool = False, ready_fd: int | None
     """Run an engine until it is told to stop (SIGTERM, SIGINT, or its last lease).
 
     Args:
-        local: a private engine: it stops with its last lease and puts sandboxes to sleep.
+        local: a private engine: it stops with its last lease and puts what it used to sleep.
         ready_fd: gets one line of JSON when the engine serves, or when it cannot.
 
     Raises:
@@ -162,7 +165,7 @@ async def _serve(settings: Settings, local: bool, ready_fd: int | None) -> None:
     state_dir = settings.storage.state_dir
     async with AsyncExitStack() as stack:
         locked = stack.enter_context(ExitStack())
-        locked.callback(os.close, await _locked(state_dir, local))
+        locked.callback(os.close, await _locked(state_dir))
         engine = await stack.enter_async_context(engines.opened(settings))
         served = Served(engine, stack)
         hello = await served.listen(local=local)
@@ -176,13 +179,13 @@ async def _serve(settings: Settings, local: bool, ready_fd: int | None) -> None:
         await served.stop()
 
 
-async def _locked(state_dir: Path, local: bool) -> int:
+async def _locked(state_dir: Path) -> int:
     until = time.monotonic() + LOCK_WAIT
     while True:
         try:
             return sockets.lock(state_dir)
         except ResourceBusyError:
-            if not local or time.monotonic() > until or await _hands_out_leases(state_dir):
+            if time.monotonic() > until or await _hands_out_leases(state_dir):
                 raise
             await asyncio.sleep(0.05)
 

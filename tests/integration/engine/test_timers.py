@@ -58,7 +58,7 @@ async def test_closing_leaves_nothing_running(opener: Opener) -> None:
 async def test_a_private_engine_puts_all_to_sleep(engine: Engine, world: World) -> None:
     for id in ("a", "b"):
         await engine.sandbox("N", id).ensure_running()
-    await engine.sleep_all()
+    await engine.sleep_used()
     assert world.left() == {}
     assert (await engine.info("N", "a")).state is State.STOPPED
 

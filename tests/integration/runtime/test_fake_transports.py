@@ -133,6 +133,8 @@ def level(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with socket.socket(socket.AF_UNIX) as lease:
         lease.connect(str(tmp_path / "state" / "lease.sock"))
         lease.recv(1 << 12)
+        with last.client() as client:
+            client.post(BOX + "/stop")
     assert last.wait() == 0
 
 
