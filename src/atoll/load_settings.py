@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, get_origin
 import msgspec
 
 from atoll.errors import InvalidConfigError
-from atoll.settings import Settings
+from atoll.settings import Port, Settings
 
 CONFIG_FILE: Final = Path("/etc/atoll/atoll.toml")
 """Read when neither a flag nor ATOLL_CONFIG names another file."""
@@ -137,7 +137,7 @@ def _number(text: str, variable: str) -> float:
 
 
 def _parsed(text: str, kind: Any) -> Any:
-    if text == "" and kind in {int | None, str | None, Path | None}:
+    if text == "" and kind in {Port | None, str | None, Path | None}:
         return None
     if get_origin(kind) not in {tuple, dict}:
         return text
@@ -211,7 +211,7 @@ def _converted(name: str, value: Any, kind: Any, origin: str) -> Any:
     except msgspec.ValidationError as error:
         raise InvalidConfigError(
             f"{origin}: {name} cannot be {value!r}: {error}",
-            context={"setting": name, "origin": origin},
+            context={"setting": name, "value": value, "origin": origin},
         ) from error
     choices = _CHOICES.get(name)
     if choices and converted not in choices:

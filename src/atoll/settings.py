@@ -5,19 +5,29 @@ A component is given its own group, never the whole, and never a module-level ob
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 MIB = 1 << 20
 MB = 10**6
 
+# Ranges a value must be in to work at all; `load_settings` refuses others by name.
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Size = Annotated[int, msgspec.Meta(gt=0, lt=1 << 62)]  # bytes
+Count = Annotated[int, msgspec.Meta(gt=0, lt=1 << 31)]
+Spare = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]  # a count that may be none
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+Cores = Annotated[float, msgspec.Meta(gt=0, le=4_096)]
+Grace = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # seconds that may be none
+
 
 class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
     """A size of sandbox. Memory in MiB, disk in MB (10^6 bytes), cpu in cores."""
 
-    memory_mib: int
-    vcpu: float
-    disk_mb: int
+    memory_mib: Count
+    vcpu: Cores
+    disk_mb: Count
 
 
 INSTANCE_TYPES: dict[str, InstanceType] = {
@@ -42,11 +52,11 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_dir: Path = Path("/var/cache/atoll")
     """Images and the agent's interpreter: rebuilt when lost, shared by all engines of the host."""
 
-    layer_store_gb: int = 1_024
+    layer_store_gb: Count = 1_024
     """Size of the sparse file that holds the btrfs layer store, in GB (10^9 bytes). It takes only
     what is written; a number above the disk's size means that the disk itself is the limit."""
 
-    reserve_mb: int = 1_000
+    reserve_mb: Spare = 1_000
     """MB (10^6 bytes) of the disk that sandboxes leave free: no layer grows into it, none is made
     within it. At 0 a full disk breaks the layer store of all sandboxes."""
 
@@ -60,16 +70,16 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     """Address of the TCP listener. Anything but loopback needs keys."""
 
-    port: int | None = 8787
+    port: Port | None = 8787
     """TCP port; None: no TCP listener."""
 
     api_key: str | None = None
     """A key with all scopes, besides those in the store (also SANDBOX_API_KEY)."""
 
-    max_body: int = 64 * MIB
+    max_body: Size = 64 * MIB
     """Largest JSON body in bytes. File bodies are streamed and not limited by this."""
 
-    max_stdin: int = 4 * 1024 * MIB
+    max_stdin: Size = 4 * 1024 * MIB
     """Largest standard input of one exec in bytes; it is spooled to disk over 1 MiB."""
 
     log_level: str = "info"
@@ -88,23 +98,23 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     oci: str = "auto"
     """crun, runc, or auto: the first that this host's cgroups allow."""
 
-    pids: int = 1_024
+    pids: Count = 1_024
     """Processes and threads of one sandbox: room for a build, far below the host's own limit."""
 
-    agent_memory_mib: int = 256
+    agent_memory_mib: Count = 256
     """Memory of the agent and its supervisors (about 1 MB for each running command)."""
 
-    agent_pids: int = 1_024
+    agent_pids: Count = 1_024
     """Processes of the agent itself."""
 
-    id_base: int = 0x7000_0000
+    id_base: Count = 0x7000_0000
     """First host uid and gid of the ranges given to sandboxes. Nobody else's: systemd gives its
     containers ids below it, and there is room for 4,096 ranges before ids become negative."""
 
-    id_count: int = 65_536
+    id_count: Count = 65_536
     """Ids of one sandbox."""
 
-    start_timeout: float = 30.0
+    start_timeout: Seconds = 30.0
     """Seconds until a sandbox that does not answer counts as failed (SANDBOX_INSTANCE_TIMEOUT_MS)."""
 
 
@@ -117,7 +127,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     nameservers: tuple[str, ...] = ()
     """Resolvers of sandboxes; empty: the host's own."""
 
-    prepared: int = 2
+    prepared: Spare = 2
     """Network slots kept ready so that a start does not wait for one (about 30 ms each)."""
 
 
@@ -137,48 +147,48 @@ class ImageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of apt, pip and registry clients on the host while images are made: PIP_*,
     HTTP_PROXY, HTTPS_PROXY, NO_PROXY. Sandboxes never see them."""
 
-    build_timeout: float = 1_800.0
+    build_timeout: Seconds = 1_800.0
     """Seconds one image build or pull may take."""
 
-    build_memory_mib: int = 4_096
+    build_memory_mib: Count = 4_096
     """Memory of one build step in MiB."""
 
-    max_image_mb: int = 20_000
+    max_image_mb: Count = 20_000
     """Largest unpacked layer, and largest build context, in MB (10^6 bytes)."""
 
 
 class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Defaults of sandboxes and limits of the node."""
 
-    sleep_after: float = 600.0
+    sleep_after: Grace = 600.0
     """Idle seconds before a sandbox sleeps."""
 
     instance_type: str = "lite"
     """Size of sandboxes that name none."""
 
-    max_instances: int = 1_000
+    max_instances: Count = 1_000
     """Sandboxes that may run on this node at once."""
 
-    orphan_grace: float = 60.0
+    orphan_grace: Grace = 60.0
     """Seconds a command that nobody attached to lives on after an engine came back."""
 
-    reap_interval: float = 30.0
+    reap_interval: Seconds = 30.0
     """Seconds between two comparisons of the store with what really runs."""
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Background processes and their logs."""
 
-    log_mib: int = 64
+    log_mib: Count = 64
     """MiB of output kept of one process; the oldest goes first."""
 
-    logs_mib: int = 256
+    logs_mib: Count = 256
     """MiB of output kept of all processes of one sandbox: finished ones give way first."""
 
-    keep_finished: float = 3_600.0
+    keep_finished: Grace = 3_600.0
     """Seconds a finished process with `auto_cleanup` is kept with its log."""
 
-    keep_count: int = 1_000
+    keep_count: Spare = 1_000
     """Finished processes with `auto_cleanup` that one sandbox keeps at most."""
 
 

@@ -109,6 +109,39 @@ def test_mistakes_in_the_file_are_told_with_their_place(
     assert "atoll.toml" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("server.port", 99_999),
+        ("server.port", -1),
+        ("server.max_body", 0),
+        ("storage.layer_store_gb", 0),
+        ("storage.reserve_mb", -1),
+        ("runtime.pids", 1 << 31),
+        ("runtime.start_timeout", 0),
+        ("runtime.start_timeout", float("inf")),
+        ("lifecycle.sleep_after", float("nan")),
+        ("lifecycle.max_instances", -5),
+        ("lifecycle.reap_interval", 0),
+    ],
+)
+def test_a_number_out_of_range_is_refused_with_its_name_value_and_origin(
+    tmp_path: Path, name: str, value: float
+) -> None:
+    variable = "ATOLL_" + name.replace(".", "_").upper()
+    with pytest.raises(InvalidConfigError) as caught:
+        loaded(tmp_path, env={variable: str(value)})
+    assert caught.value.context == {"setting": name, "value": str(value), "origin": variable}
+    with pytest.raises(InvalidConfigError, match=rf"flag: {name} cannot be {value}"):
+        loaded(tmp_path, flags={name: value})
+
+
+def test_sizes_of_sandboxes_have_ranges(tmp_path: Path) -> None:
+    text = "[instance_types.mine]\nmemory_mib = 64\nvcpu = 0\ndisk_mb = 100\n"
+    with pytest.raises(InvalidConfigError, match="vcpu"):
+        loaded(tmp_path, text)
+
+
 def test_a_misspelt_setting_gets_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match=r"server\.port"):
         loaded(tmp_path, "[server]\nprot = 1\n")

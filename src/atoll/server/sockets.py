@@ -21,6 +21,9 @@ MAX_PATH = 107
 """Bytes of a unix socket's address."""
 
 
+MAX_PORT = 65_535
+
+
 def lock(state_dir: Path) -> int:
     """Return a descriptor that holds the lock of *state_dir* until it is closed.
 
@@ -76,8 +79,13 @@ def tcp(host: str, port: int, *, keys: bool) -> socket.socket:
 
     Raises:
         PortInUseError: names the port, and the process that has it where that can be told.
-        InvalidConfigError: not an address of this host, or not loopback without keys.
+        InvalidConfigError: not a port, not an address of this host, or not loopback without keys.
     """
+    if not 0 <= port <= MAX_PORT:  # the resolver would take it modulo 65,536
+        raise InvalidConfigError(
+            f"there is no port {port}", context={"host": host, "port": port},
+            suggestion=f"choose one from 1 to {MAX_PORT}, or 0 for any",
+        )  # fmt: skip
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         loopback = str(address[0]) == "::1" or str(address[0]).startswith("127.")

@@ -71,6 +71,12 @@ def test_a_wrong_address_is_a_typed_error(host: str) -> None:
         sockets.tcp(host, 0, keys=host != "")
 
 
+@pytest.mark.parametrize("port", [99_999, -1])
+def test_what_is_no_port_is_refused(port: int) -> None:
+    with pytest.raises(InvalidConfigError, match=str(port)):
+        sockets.tcp("127.0.0.1", port, keys=False)
+
+
 def test_a_free_port_has_no_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
