@@ -172,6 +172,9 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
     orphan_grace: Grace = 60.0
     """Seconds a command that nobody attached to lives on after an engine came back."""
 
+    keep_tombstones: Grace = 3_600.0
+    """Seconds a destroyed sandbox is remembered, so that late calls with handles of it hear so."""
+
     reap_interval: Seconds = 30.0
     """Seconds between two comparisons of the store with what really runs."""
 

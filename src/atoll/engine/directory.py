@@ -29,7 +29,9 @@ class Directory(Protocol):
         """Return the record, a tombstone included, or None."""
 
     async def create(self, record: Record) -> Record:
-        """Store a new record as version 1.
+        """Store a new record as version 1; return it as it is stored.
+
+        Its generation goes on above those of forgotten tombstones: a handle never fits two lives.
 
         Raises:
             ConflictError: a record of this id exists, a tombstone included.

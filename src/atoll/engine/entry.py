@@ -120,7 +120,7 @@ class Entry:
         return await asyncio.shield(asyncio.create_task(run()))
 
     async def _load(self) -> None:
-        if not self._loaded:
+        if not self._loaded or self._gone:  # a tombstone may have been forgotten since
             self.record = await self._directory.get(self.namespace, self.id)
             self._loaded = True
 

@@ -52,7 +52,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     state_changed_at: datetime | None = None
     started_at: datetime | None = None
     last_activity_at: datetime | None = None
-    expires_at: datetime | None = None
+    expires_at: datetime | None = None  # end of `ttl`; of a tombstone: when it is forgotten
     exit_code: int | None = None
 
     @property

@@ -9,6 +9,7 @@ removes those, `Directory` keeps the record.
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import msgspec
 import structlog
@@ -367,8 +368,9 @@ class Sandbox:
         record = self._entry.existing
         self._forget_endpoint()
         # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
+        until = rules.now() + timedelta(seconds=self._shared.settings.lifecycle.keep_tombstones)
         await self._entry.save(
-            state=State.DESTROYED, host_ref=None, in_force=None, env={}, expires_at=None,
+            state=State.DESTROYED, host_ref=None, in_force=None, env={}, expires_at=until,
             wanted=SandboxOptions(),
         )  # fmt: skip
         try:

@@ -35,6 +35,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE UNIQUE INDEX processes_id ON processes (namespace, sandbox, id)",
         "CREATE INDEX processes_key ON processes (key) WHERE key IS NOT NULL",
     ),
+    # Tombstones of before had no end.
+    ("UPDATE sandboxes SET expires_at = 0 WHERE state = 'destroyed'",),
 )
 
 

@@ -35,6 +35,8 @@ MAX_BATCH = 200
 _SCAN = 500
 """Rows read at once when a listing filters by labels."""
 
+_FLOOR = "forgotten_generation"
+
 Records = list[Record]
 Rows = list[Any]
 _Job = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
@@ -100,12 +102,13 @@ class Store:
 
     async def create(self, record: Record) -> Record:
         """See `Directory.create`; raise `NoSpaceError` where the disk is full."""
-        stored = msgspec.structs.replace(record, version=1)
 
-        def insert(connection: sqlite3.Connection) -> None:
+        def insert(connection: sqlite3.Connection) -> Record:
             self._ballast.hold()
             if not self._ballast.held:
                 raise _full(self._path)
+            generation = record.generation + _floor(connection)
+            stored = msgspec.structs.replace(record, version=1, generation=generation)
             try:
                 connection.execute(
                     "INSERT INTO sandboxes (namespace, id, state, version, host_ref, layer_id,"
@@ -114,8 +117,9 @@ class Store:
                 )
             except sqlite3.IntegrityError as error:
                 raise ConflictError(f"{record.key} exists") from error
+            return stored
 
-        await self.write(insert)
+        stored = await self.write(insert)
         self._publish(stored)
         return stored
 
@@ -176,6 +180,24 @@ class Store:
             " AND state != 'destroyed'", (at,)
         )  # fmt: skip
         return cast("Sequence[tuple[str, str]]", rows)
+
+    async def forget_tombstones(self, at: float) -> int:
+        """Remove tombstones that end at unix time *at* or before; return how many.
+
+        The highest of their generations stays behind: whatever is created later goes on above it.
+        """
+
+        def forget(connection: sqlite3.Connection) -> int:
+            over = "FROM sandboxes WHERE state = 'destroyed' AND expires_at <= ?"
+            rows = connection.execute(f"SELECT body, version {over}", (at,)).fetchall()
+            if rows:
+                highest = max(_record(row).generation for row in rows)
+                floor = max(highest, _floor(connection))
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_FLOOR, floor))
+                connection.execute(f"DELETE {over}", (at,))
+            return len(rows)
+
+        return await self.write(forget)
 
     async def layers(self) -> set[str]:
         """Return the layers that belong to a sandbox."""
@@ -360,6 +382,12 @@ def _columns(record: Record) -> tuple[Any, ...]:
         expires,
         msgspec.json.encode(record),
     )
+
+
+def _floor(connection: sqlite3.Connection) -> int:
+    """Return the highest generation of the tombstones that were forgotten."""
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (_FLOOR,)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _record(row: tuple[bytes, int]) -> Record:

@@ -128,6 +128,7 @@ class Timers:
         for sandbox in list(self._shared.live.values()):
             if sandbox.endpoint:
                 await sandbox.check_alive(sandbox.endpoint)
+        await self._shared.store.forget_tombstones(rules.now().timestamp())
         await reaper.sweep(self._shared.lifecycle, self._shared.store)
 
 

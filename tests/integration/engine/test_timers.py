@@ -48,6 +48,21 @@ async def test_idle_time_counts_from_before_a_restart(opener: Opener, world: Wor
                 await asyncio.sleep(0.01)
 
 
+async def test_a_destroyed_sandbox_is_forgotten_and_its_generation_is_not(opener: Opener) -> None:
+    """The object of the id lives on where a caller holds it, and must not count on its row."""
+    async with opener(LifecycleSettings(reap_interval=0.02, keep_tombstones=0.1)) as engine:
+        box = engine.sandbox("N", "box")
+        await box.ensure_running()
+        await box.destroy()
+        assert await engine.store.get("N", "box")
+        async with asyncio.timeout(2):
+            while await engine.store.get("N", "box"):
+                await asyncio.sleep(0.01)
+        await box.ensure_running()
+        assert (await engine.info("N", "box")).generation == 2
+        await box.destroy()
+
+
 async def test_closing_leaves_nothing_running(opener: Opener) -> None:
     before = asyncio.all_tasks()
     async with opener():

@@ -24,6 +24,21 @@ def test_migrating_twice_changes_nothing() -> None:
     db.close()
 
 
+def test_tombstones_of_an_older_store_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    db, steps = connection(), schema.STEPS
+    monkeypatch.setattr(schema, "STEPS", steps[:2])
+    schema.migrate(db)
+    insert = "INSERT INTO sandboxes VALUES ('N', ?, ?, 1, NULL, 'l', NULL, '')"
+    db.executemany(insert, [("a", "destroyed"), ("b", "stopped")])
+    monkeypatch.setattr(schema, "STEPS", steps)
+    schema.migrate(db)
+    assert db.execute("SELECT id, expires_at FROM sandboxes").fetchall() == [
+        ("a", 0.0),
+        ("b", None),
+    ]
+    db.close()
+
+
 def test_a_newer_store_is_refused_untouched() -> None:
     db = connection()
     db.execute("PRAGMA user_version = 99")

@@ -123,6 +123,23 @@ async def test_owners_layers_and_expiry_are_found(store: Store) -> None:
     assert await store.expired(100) == [("N", "b")]
 
 
+async def test_forgotten_tombstones_leave_their_highest_generation(store: Store) -> None:
+    """A handle of a destroyed sandbox must never fit a later one of the same id."""
+    ends = EPOCH + timedelta(seconds=50)
+    await store.create(record("a", generation=7, state=State.DESTROYED, expires_at=ends))
+    await store.create(record("b", state=State.DESTROYED, expires_at=ends + timedelta(seconds=99)))
+    await store.create(record("c", expires_at=ends))
+    assert await store.forget_tombstones(ends.timestamp() - 1) == 0
+    assert await store.forget_tombstones(ends.timestamp()) == 1
+    assert await store.get("N", "a") is None
+    assert await store.get("N", "b")
+    assert await store.get("N", "c")
+    assert (await store.create(record("a", generation=1))).generation == 8
+    await store.update(record("b", version=1, generation=3, state=State.DESTROYED, expires_at=ends))
+    assert await store.forget_tombstones(ends.timestamp()) == 1
+    assert (await store.create(record("b"))).generation == 7
+
+
 async def test_meta_keeps_its_first_value(store: Store) -> None:
     assert await store.meta("engine_id", "one") == "one"
     assert await store.meta("engine_id", "two") == "one"
