@@ -172,7 +172,11 @@ def _text(path: Path) -> str:
 
 def _is_agent(pid: int) -> bool:
     try:
-        return b"atoll.agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if command:
+            return b"atoll.agent" in command
+        # Empty in a zombie, but also for a moment while the shell becomes the agent.
+        return _text(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"])
     except (FileNotFoundError, ProcessLookupError):
         return False
 
