@@ -1,28 +1,13 @@
 """One command, by the real agent over its real socket."""
 
 import os
-import signal
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from atoll import errors
-from atoll.agent import command as command_module
-from atoll.agent import stub
-from atoll.agent.command import Command
-from atoll.agent.config import Config
-from atoll.agent.devices import Devices, open_devices
-from atoll.agent.launch import Context
-from atoll.agent.loop import Loop
-from atoll.agent.output import Output
 from atoll.wire.frames import Kind
 from integration.agent.client import Client
-
-HERE = Context({}, "/", "/", f"{os.getuid()}:{os.getgid()}", session=False, pending={}, state=None)
 
 
 @pytest.mark.parametrize(
@@ -85,82 +70,3 @@ def test_thousands_of_orphans_leave_no_zombie(agent: Client) -> None:
             fields = stat.read_text().rpartition(")")[2].split()
             found += [stat] if fields[0] == "Z" and fields[1] in parents else []
     assert not found
-
-
-class Alone:
-    """A command of this process, without agent."""
-
-    def __init__(self, devices: Devices) -> None:
-        self.loop = Loop()
-        self.outcomes: list[Any] = []
-        self.command = Command(
-            self.loop,
-            Config(confine=False, devices=devices),
-            Output(lambda *_: None),
-            on_started=lambda _: None,
-            on_outcome=lambda outcome, _: self.outcomes.append(outcome),
-            on_childless=lambda: None,
-            on_room=lambda: None,
-        )
-
-    def run(self, **header: Any) -> Any:
-        """Return the only outcome, within 5 s."""
-        self.command.accept({"command": ["true"], **header})
-        self.command.begin(HERE)
-        end = time.monotonic() + 5
-        while not self.outcomes and time.monotonic() < end:
-            self.loop.later(0.05, lambda: None)
-            self.loop.step()
-        (outcome,) = self.outcomes
-        return outcome
-
-
-@pytest.fixture
-def devices() -> Iterator[Devices]:
-    opened = open_devices()
-    yield opened
-    for fd in opened:
-        os.close(fd)
-
-
-@pytest.fixture
-def alone(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
-    handler = signal.getsignal(signal.SIGCHLD)
-    monkeypatch.setattr(stub.os, "chdir", lambda _: time.sleep(60))
-    made = Alone(devices)
-    yield made
-    made.command.close()
-    made.loop.close()
-    signal.signal(signal.SIGCHLD, handler)
-    with suppress(ChildProcessError):
-        os.waitpid(-1, 0)
-
-
-def test_a_directory_that_hangs_is_timed_out_too(alone: Alone) -> None:
-    """It may be on a mount whose server has gone: the time counts from the request on."""
-    record = alone.run(timeout=0.2)
-    assert (record["timed_out"], record["signal"]) == (True, "SIGTERM")
-
-
-@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), ValueError("odd")])
-def test_whatever_goes_wrong_at_the_start_is_an_outcome(
-    alone: Alone, monkeypatch: pytest.MonkeyPatch, failure: Exception
-) -> None:
-    def fail(*_: object) -> None:
-        raise failure
-
-    monkeypatch.setattr(command_module.users, "read", fail)
-    assert isinstance(alone.run(), errors.InternalError)
-
-
-def test_a_start_that_fails_halfway_leaves_nothing_running(
-    alone: Alone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr(alone.command, "_watch_stub", fail)
-    monkeypatch.setattr(command_module.launch.Plan, "close", fail)
-    assert isinstance(alone.run(), errors.InternalError)
-    while not alone.command.idle:
-        alone.loop.step()

@@ -1,10 +1,10 @@
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from atoll.agent import devices
 from atoll.agent.devices import Devices, open_devices
 
 
@@ -26,16 +26,17 @@ def test_what_is_no_such_device_is_not_opened(
 ) -> None:
     """Opening a FIFO would wait for ever."""
     path = tmp_path / "null"
-    {
+    makers: dict[str, Callable[[], object]] = {
         "fifo": lambda: os.mkfifo(path),
         "file": path.touch,
         "directory": path.mkdir,
         "nothing": lambda: None,
         "another device": lambda: path.symlink_to("/dev/zero"),
-    }[kind]()
+    }
+    makers[kind]()
     before = len(os.listdir("/proc/self/fd"))
     found = os.open
-    monkeypatch.setattr(devices.os, "open", lambda name, *rest: found(_moved(name, path), *rest))
+    monkeypatch.setattr(os, "open", lambda name, *rest: found(_moved(name, path), *rest))
     with pytest.raises(FileNotFoundError):
         open_devices()
     assert len(os.listdir("/proc/self/fd")) == before
@@ -48,7 +49,7 @@ def _moved(name: str, path: Path) -> str:
 def test_a_missing_terminal_device_only_costs_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     found = os.open
     monkeypatch.setattr(
-        devices.os, "open", lambda name, *rest: found(name.replace("ptmx", "no-such"), *rest)
+        os, "open", lambda name, *rest: found(name.replace("ptmx", "no-such"), *rest)
     )
     opened = open_devices()
     assert opened.terminals == Devices().terminals == -1

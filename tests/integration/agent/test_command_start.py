@@ -1,0 +1,78 @@
+"""Starts that hang or go wrong, in a process of their own: a command ends all below its process."""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from atoll import errors
+from atoll.agent import launch, users
+from atoll.agent.command import Command
+from atoll.agent.config import Config
+from atoll.agent.devices import open_devices
+from atoll.agent.launch import Context
+from atoll.agent.loop import Loop
+from atoll.agent.output import Output
+
+HERE = Context({}, "/", "/", f"{os.getuid()}:{os.getgid()}", session=False, pending={}, state=None)
+
+
+def fail(*_: object) -> None:
+    raise OSError(12, "Cannot allocate memory")
+
+
+def outcome(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the exit record or the error of a command, once nothing of it is left."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.write(writer, json.dumps(_run(header)).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        found: dict[str, Any] = json.loads(answer.read())
+    os.waitpid(pid, 0)
+    return found
+
+
+def _run(header: Mapping[str, Any]) -> Any:
+    loop, outcomes = Loop(), list[Any]()
+    command = Command(
+        loop,
+        Config(confine=False, devices=open_devices()),
+        Output(lambda *_: None),
+        on_started=lambda _: None,
+        on_outcome=lambda outcome, _: outcomes.append(outcome),
+        on_childless=lambda: None,
+        on_room=lambda: None,
+    )
+    command.accept({"command": ["sleep", "60"], **header})
+    command.begin(HERE)
+    end = time.monotonic() + 10
+    while not (outcomes and command.idle) and time.monotonic() < end:
+        loop.later(0.05, lambda: None)
+        loop.step()
+    (found,) = outcomes
+    return found.to_wire() if isinstance(found, errors.SandboxError) else found
+
+
+def test_a_directory_that_hangs_is_timed_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be on a mount whose server has gone: the time counts from the request on."""
+    monkeypatch.setattr(os, "chdir", lambda _: time.sleep(60))
+    record = outcome({"timeout": 0.2})
+    assert (record["timed_out"], record["signal"]) == (True, "SIGTERM")
+
+
+def test_whatever_goes_wrong_before_a_start_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "read", fail)
+    assert outcome({})["code"] == "INTERNAL_ERROR"
+
+
+def test_a_start_that_fails_halfway_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.Plan, "close", fail)
+    assert outcome({})["code"] == "INTERNAL_ERROR"
