@@ -10,6 +10,7 @@
 Everything else passes unchanged, line for line.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -17,6 +18,10 @@ from typing import NamedTuple
 from atoll.errors import InvalidImageError
 
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(\s+|$)")
+_KNOWN = frozenset(
+    "ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL MAINTAINER ONBUILD RUN SHELL"
+    " STOPSIGNAL USER VOLUME WORKDIR".split()
+)
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
 _HEREDOC = re.compile(r"<<(-?)([\"']?)([A-Za-z_]\w*)\2")
 _FROM = re.compile(
@@ -85,7 +90,7 @@ def rewrite(
         arguments: names declared after each ``FROM``.
 
     Raises:
-        InvalidImageError: there is no FROM, or one names no image.
+        InvalidImageError: there is no FROM, or one names no image, or an instruction is unknown.
     """
     stages: set[str] = set()
     variables: dict[str, str] = {}
@@ -93,6 +98,7 @@ def rewrite(
     declared = f"ARG {' '.join(arguments)}\n" if arguments else ""
     in_stage = False
     for item in instructions(text):
+        _check(item)
         if item.word == "ARG" and not in_stage:
             variables |= _assignments(item.text, variables, build_args)
         if item.word == "FROM":
@@ -108,6 +114,17 @@ def rewrite(
     if not in_stage:
         raise _invalid("it has no FROM", 1)
     return "".join(parts)
+
+
+def _check(item: Instruction) -> None:
+    """Refuse what no builder knows; builders name no line."""
+    text = item.text.strip()
+    if item.word in _KNOWN or not text or text.startswith("#"):
+        return
+    word = text.split(maxsplit=1)[0][:40]
+    similar = difflib.get_close_matches(word.upper(), sorted(_KNOWN), n=1)
+    hint = f", did you mean {similar[0]}?" if similar else ""
+    raise _invalid(f"{word} is not an instruction{hint}", item.line)
 
 
 def _rewrite_from(

@@ -4,13 +4,16 @@ The file of an existing project is read as it stands. Keys that mean nothing her
 named once in a warning; wrong values are errors that name file, line and column.
 """
 
+import difflib
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from atoll.errors import InvalidConfigError
+from atoll.settings import INSTANCE_TYPES
 from atoll.workers import jsonc
 
 FILES = ("wrangler.jsonc", "wrangler.json", "wrangler.toml")
@@ -85,7 +88,7 @@ class Dev(msgspec.Struct, frozen=True):
     """The `dev` table: where `atoll dev` listens."""
 
     ip: str = "127.0.0.1"
-    port: int = 8787
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8787
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -140,13 +143,14 @@ def load(root: Path, environment: str | None = None) -> Project:
         raise InvalidConfigError(
             f"no wrangler.jsonc, wrangler.json or wrangler.toml in {root}",
             context={"file": str(root / FILES[0])},
-            suggestion="go to the project's folder, or make a project with `atoll init`",
+            suggestion="go to the project's folder, or name it: `atoll dev FOLDER`",
         )
     data, positions = _read(file)
     if not isinstance(data, dict):
         raise _error(file, "the configuration must be an object", positions.get(()))
     config = _convert(file, _for_environment(file, data, environment), positions)
     _check_bindings(file, config, positions)
+    _check_instance_types(file, config, positions)
     return Project(
         root=root,
         file=file,
@@ -186,8 +190,10 @@ def _for_environment(file: Path, data: dict[str, Any], environment: str | None) 
         return data
     environments = data.get("env", {})
     if not isinstance(environments, dict) or not isinstance(environments.get(environment), dict):
-        known = ", ".join(environments) if isinstance(environments, dict) else ""
-        raise _error(file, f'no environment "{environment}" under "env" (there: {known})', None)
+        known = list(environments) if isinstance(environments, dict) else []
+        there = f"there: {', '.join(known)}" if known else "it has none"
+        hint = _did_you_mean(environment, known)
+        raise _error(file, f'no environment "{environment}" under "env" ({there}){hint}', None)
     overrides: dict[str, Any] = environments[environment]
     return data | overrides
 
@@ -249,6 +255,23 @@ def _check_bindings(
             raise _error(file, message, _position(where, positions))
 
 
+def _check_instance_types(
+    file: Path, config: Config, positions: dict[jsonc.Path, jsonc.Position]
+) -> None:
+    for index, container in enumerate(config.containers):
+        name = container.instance_type
+        if isinstance(name, str) and name not in INSTANCE_TYPES:
+            hint = _did_you_mean(name, INSTANCE_TYPES) or f" (there: {', '.join(INSTANCE_TYPES)})"
+            where: jsonc.Path = ("containers", index, "instance_type")
+            message = f'no instance type "{name}"{hint}'
+            raise _error(file, message, _position(where, positions))
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    similar = difflib.get_close_matches(name, known, n=1)
+    return f', did you mean "{similar[0]}"?' if similar else ""
+
+
 def _entry(root: Path, file: Path, main: str, position: jsonc.Position | None) -> Path:
     """Return the Python file of `main`; ``src/index.ts`` means ``src/index.py`` beside it."""
     path = Path(main)
@@ -292,5 +315,7 @@ def _unknown_keys(
     warnings = []
     for key in data.keys() - known:
         line = positions.get((key,), (0, 0))[0]
-        warnings.append(f'{file}:{line}: the key "{key}" means nothing to Atoll and is ignored')
+        place = f"{file}:{line}" if line else str(file)
+        text = f'{place}: the key "{key}" means nothing to Atoll and is ignored'
+        warnings.append(text + _did_you_mean(key, known))
     return sorted(warnings)

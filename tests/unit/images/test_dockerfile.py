@@ -88,6 +88,16 @@ def test_a_file_that_names_no_image_is_refused_with_its_line(text: str, line: in
     assert caught.value.context["line"] == line
 
 
+@pytest.mark.parametrize(("word", "meant"), [("FORM", "FROM"), ("rnu", "RUN"), ("12", None)])
+def test_an_unknown_instruction_is_refused_with_its_line(word: str, meant: str | None) -> None:
+    with pytest.raises(InvalidImageError, match=word) as caught:
+        dockerfile.images(f"# here\nFROM a\n{word} x\n", {})
+    assert caught.value.context["line"] == 3
+    assert ("did you mean" in str(caught.value), str(meant) in str(caught.value)) == (
+        (True, True) if meant else (False, False)
+    )
+
+
 @given(st.text(alphabet="FROMRUNa \\\n#<EOF'\"`$1\t", max_size=200))
 def test_splitting_loses_nothing(text: str) -> None:
     assert "".join(item.text for item in dockerfile.instructions(text)) == text

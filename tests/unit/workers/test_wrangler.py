@@ -125,3 +125,35 @@ def test_namespaces_are_named_after_worker_and_class(project: Path) -> None:
 def test_a_named_container_names_its_namespace(project: Path) -> None:
     (project / "wrangler.jsonc").write_text(GOOD.replace('"max_instances": 5', '"name": "own"'))
     assert wrangler.load(project).config.namespace("Box") == "own"
+
+
+def test_a_misspelt_instance_type_names_its_place_and_the_one_meant(project: Path) -> None:
+    text = GOOD.replace('"max_instances": 5', '"instance_type": "litte"')
+    assert place(project, text) == (4, 82)
+    with pytest.raises(InvalidConfigError, match='did you mean "lite"'):
+        wrangler.load(project)
+
+
+def test_an_instance_type_may_be_a_size_of_its_own(project: Path) -> None:
+    size = '{"vcpu": 1, "memory_mib": 300, "disk_mb": 900}'
+    text = GOOD.replace('"max_instances": 5', f'"instance_type": {size}')
+    (project / "wrangler.jsonc").write_text(text)
+    assert wrangler.load(project).config.containers[0].instance_type == wrangler.Instance(
+        vcpu=1, memory_mib=300, disk_mb=900
+    )
+
+
+def test_a_misspelt_key_is_told_with_the_one_meant(project: Path) -> None:
+    (project / "wrangler.jsonc").write_text(GOOD.replace('"vars"', '"var"'))
+    assert 'did you mean "vars"' in wrangler.load(project).warnings[0]
+
+
+def test_an_environment_where_there_are_none_is_told_so(project: Path) -> None:
+    (project / "wrangler.jsonc").write_text(GOOD.replace('"env"', '"observability"'))
+    with pytest.raises(InvalidConfigError, match=r"\(it has none\)$"):
+        wrangler.load(project, "prod")
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_out_of_range_names_its_place(project: Path, port: int) -> None:
+    assert place(project, GOOD.replace('"vars"', f'"dev": {{"port": {port}}}, "vars"')) == (6, 19)
