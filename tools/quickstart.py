@@ -17,12 +17,12 @@ def main() -> int:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
         try:
             url = wait_until_ready(server)
-            print(f"GET {url}/")
+            print(f"GET {url}/", flush=True)
             with urllib.request.urlopen(url, timeout=120) as answer:
-                print(answer.read().decode())
+                print(answer.read().decode(), flush=True)
         finally:
             server.terminate()
-    print(f"done in {time.monotonic() - start:.1f} s", file=sys.stderr)
+    print(f"done in {time.monotonic() - start:.1f} s", flush=True)
     return 0
 
 
@@ -33,7 +33,7 @@ def wait_until_ready(server: subprocess.Popen[str]) -> str:
         if "url" in told:
             url: str = told["url"]
             return url
-        print(told["message"])
+        print(told["message"], flush=True)
     sys.exit(f"atoll dev ended with {server.wait()}")
 
 

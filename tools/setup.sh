@@ -7,6 +7,9 @@ set -euo pipefail
 python=$1
 venv=$2
 
+# Debian gives users a PATH without these, and half of the programs are there.
+PATH=$PATH:/usr/sbin:/sbin
+
 # package:command that shows it is there
 packages=(
   runc:runc btrfs-progs:mkfs.btrfs nftables:nft iproute2:ip
@@ -14,7 +17,7 @@ packages=(
   util-linux:setpriv zstd:zstd tar:tar
   ca-certificates:update-ca-certificates git:git
   # only tests need these
-  busybox-static:busybox strace:strace curl:curl procps:ps
+  busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps
 )
 
 missing=()
@@ -45,4 +48,9 @@ PY
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing Python packages into $venv"
-"$venv/bin/python" -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+# Without -q, as that leaves the reason of some failures out; shown only if it fails.
+if ! told=$("$venv/bin/python" -m pip install --disable-pip-version-check --no-input \
+  -c constraints.txt -e '.[dev]' 2>&1); then
+  printf '%s\n' "$told" "setup: pip failed; what it said is above" >&2
+  exit 1
+fi

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from atoll.errors import InvalidImageError
 
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(\s+|$)")
-_KNOWN = frozenset(
-    ("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL")
-    + ("MAINTAINER", "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR")
-)
+_KNOWN = {
+    "ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL",
+    "MAINTAINER", "ONBUILD", "RUN", "SHELL", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR",
+}  # fmt: skip
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
 _HEREDOC = re.compile(r"<<(-?)([\"']?)([A-Za-z_]\w*)\2")
 _FROM = re.compile(
