@@ -88,11 +88,11 @@ async def pieces(
     """Yield the content of a file object or (async) iterable; text becomes UTF-8."""
     if isinstance(source, AsyncIterable):
         async for chunk in source:
-            yield chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+            yield _io.as_bytes(chunk)
         return
     if hasattr(source, "read") and inspect.iscoroutinefunction(source.read):
         while chunk := await source.read(_io.CHUNK):
-            yield chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+            yield _io.as_bytes(chunk)
         return
     blocking = _io.pieces(source)
     while (piece := await asyncio.to_thread(next, blocking, None)) is not None:

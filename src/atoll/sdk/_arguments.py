@@ -5,10 +5,9 @@ error's traceback ends in the caller's own line.
 """
 
 import base64
-import binascii
 import codecs
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +16,8 @@ from atoll.sdk._results import ContainerTimeouts
 from atoll.wire.base import Duration, to_ms
 from atoll.wire.sandbox import SandboxOptions
 
+T = TypeVar("T")
+
 
 def check_command(command: str | Sequence[str]) -> str | list[str]:
     """Return the command as it goes on the wire.
@@ -24,15 +25,17 @@ def check_command(command: str | Sequence[str]) -> str | list[str]:
     Raises:
         InvalidCommandError: it is empty, has a NUL byte, or is no list of text.
     """
-    arguments = [command] if isinstance(command, str) else list(command)
-    if not all(isinstance(argument, str) for argument in arguments):
+    arguments = [command] if isinstance(command, str) else command
+    if not isinstance(arguments, Sequence) or not all(
+        isinstance(argument, str) for argument in arguments
+    ):
         problem = "a command is text or a list of texts"
     elif not arguments or not arguments[0].strip():
         problem = "the command is empty"
     elif any("\0" in argument for argument in arguments):
         problem = "a command cannot contain a NUL byte"
     else:
-        return command if isinstance(command, str) else arguments
+        return command if isinstance(command, str) else list(arguments)
     raise errors.InvalidCommandError(problem, suggestion="pass input with stdin=, not as text")
 
 
@@ -46,13 +49,57 @@ def check_encoding(encoding: str) -> str:
         if encoding != "base64":
             codecs.getincrementaldecoder(encoding)("replace").decode("".encode(encoding))
         return encoding
-    except LookupError:
+    except (LookupError, TypeError, ValueError):
         pass
     raise errors.ValidationFailedError(
         f"{encoding!r} is not an encoding of text",
         context={"field": "encoding"},
         suggestion='use the name of a codec, or "base64"; the bytes are always in stdout_bytes',
     )
+
+
+def check_view(encoding: str | None) -> None:
+    """Check the form in which a file's content is wanted.
+
+    Raises:
+        ValidationFailedError: it is neither a codec of text nor "base64", "bytes" or "none".
+    """
+    if encoding not in {None, "bytes", "none"}:
+        check_encoding(encoding)
+
+
+def check_content(field: str, content: object) -> None:
+    """Check what is to be sent as input or as the content of a file.
+
+    Raises:
+        ValidationFailedError: it is neither text, bytes, a file object nor an iterable.
+    """
+    if not hasattr(content, "read") and not isinstance(content, Iterable | AsyncIterable):
+        raise errors.ValidationFailedError(
+            f"{field} is text, bytes, a file object or an iterable of those, "
+            f"not {type(content).__name__}",
+            context={"field": field},
+        )
+
+
+def mapping(field: str, given: Mapping[str, T] | None) -> dict[str, T]:
+    """Return a mapping as a dict of its own, empty for None.
+
+    Raises:
+        ValidationFailedError: it is none.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise errors.ValidationFailedError(
+            f"{field} is a mapping of names to values, not {type(given).__name__}",
+            context={"field": field},
+            suggestion=f'write {field}={{"NAME": "value"}}',
+        )
+    return dict(given or {})
+
+
+def user(given: str | int | None) -> str | None:
+    """Return a user as it goes on the wire: ids may be numbers."""
+    return str(given) if isinstance(given, int) else given
 
 
 def milliseconds(field: str, duration: Duration | None) -> int | None:
@@ -83,7 +130,7 @@ def time_limit(timeout: Duration | None) -> int | None:
     return limit
 
 
-def encode_content(content: str | bytes, encoding: str | None) -> bytes:
+def encode_content(content: str | bytes | bytearray | memoryview, encoding: str | None) -> bytes:
     """Return the bytes of a file's content.
 
     Raises:
@@ -92,8 +139,8 @@ def encode_content(content: str | bytes, encoding: str | None) -> bytes:
     try:
         if encoding == "base64":
             return base64.b64decode(content, validate=True)
-        return content.encode(encoding or "utf-8") if isinstance(content, str) else content
-    except (binascii.Error, UnicodeEncodeError, LookupError) as error:
+        return content.encode(encoding or "utf-8") if isinstance(content, str) else bytes(content)
+    except (ValueError, LookupError, TypeError) as error:
         raise errors.ValidationFailedError(
             f"the content is not {encoding or 'utf-8'}: {error}", context={"field": "encoding"}
         ) from error
@@ -131,6 +178,10 @@ def globs(
         if isinstance(value, str):
             raise errors.ValidationFailedError(
                 f"{field} is a list of globs, not one text", context={"field": field}
+            )
+        if value is not None and not isinstance(value, Iterable):
+            raise errors.ValidationFailedError(
+                f"{field} is a list of globs, not {type(value).__name__}", context={"field": field}
             )
     return (
         None if include is None else list(include),
@@ -189,7 +240,7 @@ def timeouts(
     """
     if isinstance(given, ContainerTimeouts):
         return given
-    given = dict(given or {})
+    given = mapping("container_timeouts", given)
     if unknown := given.keys() - _TIMEOUT_VARIABLES.keys():
         raise errors.ValidationFailedError(
             f"container_timeouts has no {min(unknown)!r}",

@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Generic, TypeAlias, TypeVar
 
+from atoll.errors import ValidationFailedError
+
 T = TypeVar("T")
 
 Stream: TypeAlias = Generator[T, None, None]
@@ -50,6 +52,22 @@ def call(callback: Callable[..., object] | None, *values: object) -> None:
         callback(*values)
 
 
+def as_bytes(chunk: bytes | str) -> bytes:
+    """Return a piece of content; text becomes UTF-8.
+
+    Raises:
+        ValidationFailedError: it is neither (`bytes` would make zeros of a number).
+    """
+    if isinstance(chunk, str):
+        return chunk.encode()
+    if isinstance(chunk, bytes | bytearray | memoryview):
+        return bytes(chunk)
+    raise ValidationFailedError(
+        f"a piece of content is bytes or text, not {type(chunk).__name__}",
+        context={"field": "content"},
+    )
+
+
 def pieces(source: Iterable[bytes | str] | IO[Any]) -> Iterator[bytes]:
     """Yield the content of a file object or iterable; text becomes UTF-8."""
     read = getattr(source, "read", None)
@@ -57,7 +75,7 @@ def pieces(source: Iterable[bytes | str] | IO[Any]) -> Iterator[bytes]:
     for chunk in chunks:
         if read and not chunk:  # a text file ends with "", a binary one with b""
             return
-        yield chunk.encode() if isinstance(chunk, str) else bytes(chunk)
+        yield as_bytes(chunk)
 
 
 class Pump(Generic[T]):

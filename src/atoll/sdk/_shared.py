@@ -5,6 +5,7 @@ answered `CONTAINER_NOT_READY`. Everything else that goes wrong is told to the c
 second try could do the thing twice.
 """
 
+import re
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping
@@ -59,10 +60,18 @@ class Endpoint:
 def find_endpoint(url: str | None, api_key: str | None, environment: Mapping[str, str]) -> Endpoint:
     """Return the engine's address: what is given, else ATOLL_URL, else the local socket.
 
+    The local socket is ``engine.sock`` in the state directory, see `state_directory`.
+
     Raises:
         InvalidConfigError: the address is none of ``http(s)://host:port`` and ``unix:///path``.
     """
-    address = url or environment.get("ATOLL_URL") or f"unix://{DEFAULT_STATE_DIR}/engine.sock"
+    for name, value in (("url", url), ("api_key", api_key)):
+        if value is not None and not isinstance(value, str):
+            raise errors.InvalidConfigError(
+                f"{name} is text, not {type(value).__name__}", context={"setting": name}
+            )
+    local = f"unix://{state_directory(None, '', environment)}/engine.sock"
+    address = url or environment.get("ATOLL_URL") or local
     key = api_key or environment.get("ATOLL_API_KEY") or None
     parts = urlsplit(address)
     if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
@@ -82,15 +91,35 @@ def state_directory(given: str | Path | None, config: str, environment: Mapping[
     *config* is the text of an ``atoll.toml``.
 
     Raises:
-        InvalidConfigError: *config* is not TOML.
+        InvalidConfigError: *config* is not TOML, or *given* is no path.
     """
+    if given is not None and not isinstance(given, str | Path):
+        raise errors.InvalidConfigError(
+            f"state_dir is a path, not {type(given).__name__}", context={"setting": "state_dir"}
+        )
+    variables = ("ATOLL_STATE_DIR", "ATOLL_STORAGE_STATE_DIR")
+    told = next((environment[name] for name in variables if environment.get(name)), None)
     try:
         written = tomllib.loads(config).get("storage", {}).get("state_dir")
     except tomllib.TOMLDecodeError as error:
         raise errors.InvalidConfigError(f"the configuration is not TOML: {error}") from error
-    return Path(
-        given or environment.get("ATOLL_STATE_DIR") or written or DEFAULT_STATE_DIR
-    ).absolute()
+    return Path(given or told or written or DEFAULT_STATE_DIR).absolute()
+
+
+def read_config(path: str | Path | None) -> str:
+    """Return the text of a configuration file, empty when there is none to read.
+
+    Raises:
+        InvalidConfigError: *path* is no path, or the file cannot be read.
+    """
+    if path is None:
+        return ""
+    try:
+        return Path(path).read_text("utf-8")
+    except (TypeError, ValueError, OSError) as error:
+        raise errors.InvalidConfigError(
+            f"the configuration {path!r} cannot be read: {error}", context={"setting": "config"}
+        ) from error
 
 
 def last_lines(log: bytes) -> str:
@@ -125,6 +154,7 @@ def build_call(
     *params* are the placeholders of its path. Where the operation mutates it gets an idempotency
     key: *key*, else a fresh one.
     """
+    check_request(request)
     path = op.path.format_map({name: quote(value, safe="") for name, value in params.items()})
     headers = {"accept": FRAMES if op.kind is Kind.STREAM else "application/json"}
     if op.mutates:
@@ -136,6 +166,28 @@ def build_call(
         return Call(op.method, f"{path}?{query}" if query else path, headers)
     headers["content-type"] = "application/json"
     return Call(op.method, path, headers, msgspec.json.encode(request))
+
+
+_FAULT = re.compile(r"(?P<what>.*?) - at `\$\.(?P<field>\w+)(?P<rest>.*)`", re.DOTALL)
+
+
+def check_request(request: Request) -> None:
+    """Check the fields of a request; Python lets a caller pass anything.
+
+    Raises:
+        ValidationFailedError: one of them has the wrong type; the message names it.
+    """
+    try:
+        msgspec.convert(msgspec.to_builtins(request), type(request))
+    except msgspec.ValidationError as error:
+        text, fault = str(error), _FAULT.fullmatch(str(error))
+        names = {field.encode_name: field.name for field in msgspec.structs.fields(type(request))}
+        field = names.get(fault["field"], fault["field"]) if fault else ""
+        if fault:
+            text = f"{field}{fault['rest']}: {fault['what'].lower()}"
+        raise errors.ValidationFailedError(text, context={"field": field}) from error
+    except TypeError as error:  # a value that no type of the wire can hold
+        raise errors.ValidationFailedError(f"{type(request).__name__}: {error}") from error
 
 
 def _query(request: Request) -> str:

@@ -63,9 +63,9 @@ def stdin_frames(data: bytes) -> Iterator[bytes]:
         yield frames.encode(Kind.STDIN, data[start : start + STDIN_PIECE])
 
 
-def input_frames(request: ExecRequest, stdin: str | bytes) -> bytes:
+def input_frames(request: ExecRequest, stdin: str | bytes | bytearray | memoryview) -> bytes:
     """Return the whole body of a command whose standard input is known."""
-    data = stdin.encode() if isinstance(stdin, str) else stdin
+    data = stdin.encode() if isinstance(stdin, str) else bytes(stdin)
     return b"".join([header_frame(request), *stdin_frames(data), frames.encode(Kind.STDIN_CLOSE)])
 
 

@@ -6,6 +6,7 @@ itself. So every name has exactly one form, which survives JSON, URLs and termin
 handed back in any request. Two names never look the same, and no request is ambiguous.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
@@ -87,12 +88,18 @@ class FileInfo(Result, frozen=True, kw_only=True):
 
 
 class FileList(Result, frozen=True, kw_only=True):
-    """One page of a directory; `cursor` is None on the last."""
+    """One page of a directory, an iterable of its entries; `cursor` is None on the last."""
 
     files: list[FileInfo]
     path: str
     count: int
     cursor: str | None = None
+
+    def __iter__(self) -> Iterator[FileInfo]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
 
 
 class FileMeta(Result, frozen=True, kw_only=True):
@@ -152,12 +159,24 @@ class MatchList(Result, frozen=True, kw_only=True):
     matches: list[Match]
     truncated: bool = False
 
+    def __iter__(self) -> Iterator[Match]:
+        return iter(self.matches)
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
 
 class PathList(Result, frozen=True, kw_only=True):
     """Paths, sorted."""
 
     paths: list[str]
     truncated: bool = False
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
 
 
 class ReplaceRequest(Request, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """Sandboxes and namespaces on the wire: options, states, what `info` and `list` tell."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -82,10 +83,16 @@ class SandboxInfo(Result, frozen=True, kw_only=True):
 
 
 class SandboxPage(Result, frozen=True, kw_only=True):
-    """One page of a listing; `cursor` is None on the last."""
+    """One page of a listing, an iterable of its entries; `cursor` is None on the last."""
 
     sandboxes: list[SandboxInfo]
     cursor: str | None = None
+
+    def __iter__(self) -> Iterator[SandboxInfo]:
+        return iter(self.sandboxes)
+
+    def __len__(self) -> int:
+        return len(self.sandboxes)
 
 
 class NamespaceConfig(Request, frozen=True, kw_only=True):

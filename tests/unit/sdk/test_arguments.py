@@ -1,5 +1,6 @@
 """What a caller may pass, checked before any I/O."""
 
+import io
 from datetime import timedelta
 from typing import Any
 
@@ -14,17 +15,46 @@ from atoll.wire.sandbox import CustomInstance, SandboxOptions
 def test_a_command_is_text_or_a_list_of_texts() -> None:
     assert _arguments.check_command("echo 'oops") == "echo 'oops"
     assert _arguments.check_command(("ls", "")) == ["ls", ""]
-    for wrong in ("", "  \n", [], [""], "a\0b", ["a", "b\0"], ["a", 1], [b"a"]):
+    wrong: Any
+    for wrong in ("", "  \n", [], [""], "a\0b", ["a", "b\0"], ["a", 1], [b"a"], 5, None, b"ls", {}):
         with pytest.raises(errors.InvalidCommandError):
-            _arguments.check_command(wrong)  # type: ignore[arg-type]
+            _arguments.check_command(wrong)
 
 
 def test_encodings_of_output_are_codecs_of_text_or_base64() -> None:
     for right in ("utf-8", "latin-1", "base64", "utf-16"):
         assert _arguments.check_encoding(right) == right
-    for wrong in ("nonsense", "rot13", "hex"):
+    for wrong in ("nonsense", "rot13", "hex", 5, None, "a\0"):
         with pytest.raises(errors.ValidationFailedError):
-            _arguments.check_encoding(wrong)
+            _arguments.check_encoding(wrong)  # type: ignore[arg-type]
+
+
+def test_a_file_is_wanted_as_text_bytes_or_a_stream() -> None:
+    for right in (None, "bytes", "none", "base64", "latin-1"):
+        _arguments.check_view(right)
+    for wrong in ("klingon", 5, "hex"):
+        with pytest.raises(errors.ValidationFailedError):
+            _arguments.check_view(wrong)  # type: ignore[arg-type]
+
+
+def test_content_is_anything_that_gives_bytes() -> None:
+    for right in ("x", b"x", bytearray(b"x"), io.BytesIO(), ["x"], iter([b"x"])):
+        _arguments.check_content("stdin", right)
+    for wrong in (5, None, object()):
+        with pytest.raises(errors.ValidationFailedError, match="stdin"):
+            _arguments.check_content("stdin", wrong)
+
+
+def test_variables_are_a_mapping() -> None:
+    assert _arguments.mapping("env", None) == {}
+    assert _arguments.mapping("env", {"A": None}) == {"A": None}
+    for wrong in ("A=5", ["A"], 5, [("A", "5")]):
+        with pytest.raises(errors.ValidationFailedError, match="env"):
+            _arguments.mapping("env", wrong)  # type: ignore[arg-type]
+
+
+def test_a_user_is_a_name_or_an_id() -> None:
+    assert [_arguments.user(one) for one in (None, "www", 1000)] == [None, "www", "1000"]
 
 
 @pytest.mark.parametrize(
@@ -47,10 +77,12 @@ def test_content_is_encoded_as_asked() -> None:
     assert _arguments.encode_content("AAE=", "base64") == b"\x00\x01"
     assert _arguments.encode_content(b"AAE=", "base64") == b"\x00\x01"
     assert _arguments.encode_content(b"\xff", "utf-8") == b"\xff"
+    assert _arguments.encode_content(bytearray(b"a"), None) == b"a"
 
 
 @pytest.mark.parametrize(
-    ("content", "encoding"), [("A", "base64"), ("é", "ascii"), ("x", "nonsense"), ("\ud800", None)]
+    ("content", "encoding"),
+    [("A", "base64"), ("é", "base64"), ("é", "ascii"), ("x", "nonsense"), ("\ud800", None)],
 )
 def test_content_that_is_not_in_its_encoding_is_refused(content: str, encoding: str | None) -> None:
     with pytest.raises(errors.ValidationFailedError):

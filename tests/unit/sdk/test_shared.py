@@ -22,6 +22,8 @@ BOX = {"namespace": "Sandbox", "id": "a.b"}
     [
         (None, {}, "unix:///var/lib/atoll/engine.sock", False),
         (None, {"ATOLL_URL": "http://10.0.0.1:8787"}, "http://10.0.0.1:8787", True),
+        (None, {"ATOLL_STATE_DIR": "/srv/a"}, "unix:///srv/a/engine.sock", False),
+        (None, {"ATOLL_URL": "http://h", "ATOLL_STATE_DIR": "/srv/a"}, "http://h", True),
         ("unix:///run/x.sock", {"ATOLL_URL": "http://h"}, "unix:///run/x.sock", False),
         ("unix:/run/x.sock", {}, "unix:///run/x.sock", False),
         ("http://localhost:8787/", {}, "http://localhost:8787", False),
@@ -42,6 +44,31 @@ def test_an_address_that_is_none_is_refused_with_the_ways_to_write_one(url: str)
         _shared.find_endpoint(url, None, {})
 
 
+def test_an_address_that_is_no_text_is_a_typed_error() -> None:
+    wrong: Any = 5
+    for url, key in ((wrong, None), (None, wrong)):
+        with pytest.raises(errors.InvalidConfigError, match="not int"):
+            _shared.find_endpoint(url, key, {})
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        (process.ExecRequest(command="x", cwd=5), "cwd"),  # type: ignore[arg-type]
+        (process.ExecRequest(command="x", env={"A": 5}), "env"),  # type: ignore[dict-item]
+        (process.ExecRequest(command="x", open_stdin="no"), "open_stdin"),  # type: ignore[arg-type]
+        (ops.ReadFile(path=Path("/x")), "Path"),  # type: ignore[arg-type]
+        (ops.ReadFile(path="x", offset="3"), "offset"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_field_of_the_wrong_type_is_named_before_it_is_sent(
+    request_: Request, named: str
+) -> None:
+    op: Any = ops.EXEC if isinstance(request_, process.ExecRequest) else ops.READ_FILE
+    with pytest.raises(errors.ValidationFailedError, match=named):
+        _shared.build_call(op, BOX, request_)
+
+
 def test_the_key_is_never_part_of_what_is_printed() -> None:
     endpoint = _shared.find_endpoint(None, None, {"ATOLL_API_KEY": "s3cret"})
     assert endpoint.api_key == "s3cret"
@@ -53,6 +80,8 @@ def test_the_state_directory_is_what_is_given_then_the_variable_then_the_file() 
     variable = {"ATOLL_STATE_DIR": "/srv/from-variable"}
     assert _shared.state_directory("/srv/given", config, variable) == Path("/srv/given")
     assert _shared.state_directory(None, config, variable) == Path("/srv/from-variable")
+    long = {"ATOLL_STORAGE_STATE_DIR": "/srv/from-long"}
+    assert _shared.state_directory(None, config, long) == Path("/srv/from-long")
     assert _shared.state_directory(None, config, {}) == Path("/srv/from-file")
     assert _shared.state_directory(None, "", {}) == Path("/var/lib/atoll")
     with pytest.raises(errors.InvalidConfigError):

@@ -17,3 +17,11 @@ def test_an_older_client_reads_what_a_newer_engine_adds() -> None:
 def test_names_are_camel_case_on_the_wire() -> None:
     wire = msgspec.to_builtins(files.ListRequest(path="/x", include_hidden=True))
     assert wire == {"path": "/x", "includeHidden": True}
+
+
+def test_lists_are_iterables_of_their_entries() -> None:
+    assert list(files.PathList(paths=["a", "b"])) == ["a", "b"]
+    assert len(files.PathList(paths=["a"])) == 1
+    empty = files.FileList(files=[], path="/", count=0)
+    assert (list(empty), len(empty)) == ([], 0)
+    assert list(files.MatchList(matches=[])) == []

@@ -1,6 +1,6 @@
 import msgspec
 
-from atoll.wire.sandbox import CustomInstance, SandboxOptions, State
+from atoll.wire.sandbox import CustomInstance, SandboxOptions, SandboxPage, State
 
 
 def test_options_not_given_are_not_sent() -> None:
@@ -19,3 +19,8 @@ def test_a_size_is_a_name_or_a_description() -> None:
 
 def test_states_are_their_own_words() -> None:
     assert [str(state) for state in State][:3] == ["created", "starting", "running"]
+
+
+def test_a_page_is_an_iterable_of_its_sandboxes() -> None:
+    page = SandboxPage(sandboxes=[], cursor="c")
+    assert (list(page), len(page)) == ([], 0)

@@ -31,7 +31,8 @@ from atoll.wire.process import (
 )
 
 Command: TypeAlias = str | Sequence[str]
-Input: TypeAlias = str | bytes | IO[Any] | Iterable[bytes | str] | AsyncIterable[bytes | str]
+Bytes: TypeAlias = bytes | bytearray | memoryview
+Input: TypeAlias = str | Bytes | IO[Any] | Iterable[bytes | str] | AsyncIterable[bytes | str]
 OnOutput: TypeAlias = Callable[[Literal["stdout", "stderr"], str], object]
 
 
@@ -55,7 +56,7 @@ class Commands(Target):
         env: Mapping[str, str | None] | None = None,
         cwd: str | None = None,
         stdin: Input | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         session: str | None = None,
         stream: bool = False,
         on_output: OnOutput | None = None,
@@ -69,7 +70,9 @@ class Commands(Target):
         Args:
             command: text for the shell, or a list of arguments that is run without one.
             timeout: seconds (or "30s", "5m", …) until the whole process tree is killed; None: no
-                limit. Default: the session's `command_timeout`, else 120 s.
+                limit. Default: the session's `command_timeout`, else 120 s. It counts from the
+                command's start: the wait for earlier commands of the session is not part of it.
+                To bound the whole call cancel it (`asyncio.timeout`, Ctrl-C).
             env: variables of this command only; None as a value unsets one.
             cwd: working directory of this command; relative paths start at the session's.
             stdin: text, bytes, a file object or an (async) iterable; empty when not given.
@@ -110,7 +113,7 @@ class Commands(Target):
         env: Mapping[str, str | None] | None = None,
         cwd: str | None = None,
         stdin: Input | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         session: str | None = None,
         encoding: str = "utf-8",
     ) -> ExecStream:
@@ -137,7 +140,7 @@ class Commands(Target):
         timeout: Duration | None = None,
         env: Mapping[str, str | None] | None = None,
         cwd: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         session: str | None = None,
         encoding: str = "utf-8",
     ) -> ProcessHandle:
@@ -170,7 +173,9 @@ class Commands(Target):
 
     async def set_env_vars(self, env: Mapping[str, str | None]) -> None:
         """Set variables (None unsets) for all later commands; they survive restarts."""
-        await self._call(ops.SET_ENV, EnvRequest(env=dict(env), session=self._session))
+        await self._call(
+            ops.SET_ENV, EnvRequest(env=_arguments.mapping("env", env), session=self._session)
+        )
 
     def _request(
         self,
@@ -178,27 +183,30 @@ class Commands(Target):
         timeout: Duration | UnsetType | None,
         env: Mapping[str, str | None] | None,
         cwd: str | None,
-        user: str | None,
+        user: str | int | None,
         session: str | None,
     ) -> ExecRequest:
         default = self._timeout_ms
-        return ExecRequest(
+        request = ExecRequest(
             command=_arguments.check_command(command),
             timeout_ms=default if timeout is UNSET else _arguments.time_limit(timeout),
-            env=dict(env or {}),
+            env=_arguments.mapping("env", env),
             cwd=cwd,
-            user=user,
+            user=_arguments.user(user),
             session=ids.check_session(session) if session else self._session,
             shell_state=isinstance(command, str),
         )
+        _shared.check_request(request)
+        return request
 
     def _start(self, request: ExecRequest, stdin: Input | None, encoding: str) -> Operation:
         _arguments.check_encoding(encoding)
         if stdin is None:
             return Operation(self._address, request, encoding=encoding)
+        _arguments.check_content("stdin", stdin)
         request = _stream.with_input(request)
         body: Body
-        if isinstance(stdin, str | bytes):
+        if isinstance(stdin, str | bytes | bytearray | memoryview):
             body = _stream.input_frames(request, stdin)
         else:
             body = _framed(request, stdin)

@@ -29,6 +29,7 @@ class LocalTransport(Transport):
 
     async def open(self) -> None:
         """Take the lease, starting the engine if nobody did, or if it was killed meanwhile."""
+        self.check_open()
         if self._lease is not None and _aio.is_open(self._lease):
             return
         self._opening = self._opening or _aio.Lock()
@@ -38,6 +39,9 @@ class LocalTransport(Transport):
                 self._lease = None
             if self._lease is None:
                 await self._take()
+        if self.closed:  # by another task, meanwhile
+            await self.aclose()
+            self.check_open()
 
     async def _take(self) -> None:
         lease_path = self._state_dir / "lease.sock"
@@ -87,14 +91,13 @@ def local(config: str | Path | None = None, *, state_dir: str | Path | None = No
             says, else ``/var/lib/atoll``.
 
     Raises:
+        InvalidConfigError: *config* cannot be read, or *state_dir* is no path.
         RuntimeNotAvailableError: (by the first call) this host lacks what containers need, or
             this is not root; the suggestion says what to do. `atoll doctor` tells more.
     """
-    path = Path(config) if config is not None else None
-    directory = _shared.state_directory(
-        state_dir, path.read_text("utf-8") if path else "", _aio.environment()
-    )
+    written = _shared.read_config(config)
+    directory = _shared.state_directory(state_dir, written, _aio.environment())
     arguments = ["--local", "--state-dir", str(directory)]
-    if path is not None:
-        arguments += ["--config", str(path.absolute())]
+    if config is not None:
+        arguments += ["--config", str(Path(config).absolute())]
     return Environment(LocalTransport(directory, arguments))

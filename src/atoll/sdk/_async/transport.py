@@ -9,7 +9,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from atoll.errors import ContainerNotReadyError, RouteNotFoundError, SandboxError
+from atoll.errors import (
+    ContainerNotReadyError,
+    EngineUnreachableError,
+    RouteNotFoundError,
+    SandboxError,
+)
 from atoll.sdk import _aio, _shared
 from atoll.wire import ops
 from atoll.wire.base import Empty, Request, Result
@@ -48,10 +53,25 @@ class Transport:
         self.endpoint = endpoint
         self._client: httpx2.AsyncClient | None = None
         self._scope: object = None
+        self.closed = False
         self._reached = False
 
+    def check_open(self) -> None:
+        """Raise `EngineUnreachableError` once this was closed."""
+        if self.closed:
+            raise EngineUnreachableError(
+                f"the environment of {self.endpoint.shown} is closed",
+                context={"url": self.endpoint.shown},
+                suggestion="use its sandboxes inside its `with` block, or make another environment",
+            )
+
     async def open(self) -> None:
-        """Make the engine available, before each try; only `local` has something to do."""
+        """Make the engine available, before each try; `local` starts it.
+
+        Raises:
+            EngineUnreachableError: this was closed.
+        """
+        self.check_open()
 
     async def call(
         self,
@@ -179,7 +199,8 @@ class Transport:
         return self._client
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections; nothing is sent any more."""
+        self.closed = True
         client, self._client = self._client, None
         if client is not None and self._scope == _aio.scope():
             await client.aclose()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
+from atoll.errors import ValidationFailedError
 from atoll.sdk import _io, _arguments, _shared
 from atoll.sdk._sync.images import Images
 from atoll.sdk._sync.sandbox import Sandbox
@@ -44,8 +45,9 @@ class Namespace:
             cursor: `cursor` of the page before.
             limit: most entries of this page.
         """
+        wanted = _arguments.mapping("labels", labels)
         request = ops.ListSandboxes(
-            labels=",".join(f"{key}={value}" for key, value in (labels or {}).items()) or None,
+            labels=",".join(f"{key}={value}" for key, value in wanted.items()) or None,
             state=state,
             cursor=cursor,
             limit=limit,
@@ -89,10 +91,14 @@ class Environment:
         return version
 
     def close(self) -> None:
-        """Close the connections to the engine."""
+        """Close the connections to the engine. Calls raise `EngineUnreachableError` after it.
+
+        Entering the environment again (``with env:``) opens it again.
+        """
         self.transport.close()
 
     def __enter__(self) -> Self:
+        self.transport.closed = False
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -104,7 +110,8 @@ def connect(url: str | None = None, api_key: str | None = None) -> Environment:
 
     Args:
         url: ``http://host:8787``, ``https://host`` or ``unix:///path/engine.sock``; default: the
-            variable ``ATOLL_URL``, else the local socket.
+            variable ``ATOLL_URL``, else the socket in ``ATOLL_STATE_DIR``, else that in
+            ``/var/lib/atoll``.
         api_key: default: the variable ``ATOLL_API_KEY``.
 
     Raises:
@@ -158,8 +165,14 @@ def get_sandbox(
 
     Raises:
         InvalidSandboxIdError: the id breaks the rules.
-        ValidationFailedError: an option is malformed.
+        ValidationFailedError: an option is malformed, or *namespace* is none.
     """
+    if not isinstance(namespace, Namespace):
+        raise ValidationFailedError(
+            f"namespace is not a namespace of this SDK, but {type(namespace).__name__}",
+            context={"field": "namespace"},
+            suggestion='use env.Sandbox or env.namespace("Sandbox")',
+        )
     options = _arguments.sandbox_options(
         sleep_after=sleep_after,
         keep_alive=keep_alive,
@@ -178,15 +191,7 @@ def get_sandbox(
     ids.check_sandbox_id(id)
     sandbox_id = id.lower() if normalize_id else id
     ready = _arguments.timeouts(container_timeouts, _io.environment()).instance_get
-    return Sandbox(
-        Address(
-            namespace.transport,
-            namespace.name,
-            sandbox_id,
-            options,
-            ready,
-        )
-    )
+    return Sandbox(Address(namespace.transport, namespace.name, sandbox_id, options, ready))
 
 
 def proxy_to_sandbox(request: Any, env: Any) -> Any | None:  # noqa: ARG001

@@ -7,14 +7,15 @@ call has the rights of the sandbox's user and cannot leave the sandbox.
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, Literal, TypeAlias, overload
 
-from atoll.sdk import _io, _arguments
+from atoll.sdk import _io, _arguments, _shared
 from atoll.sdk._sync.filestream import FileStream
 from atoll.sdk._sync.target import Target
 from atoll.sdk._sync.watch import WatchStream
 from atoll.sdk._results import ReadFileResult, shape_content
 from atoll.wire import files, ops
 
-Content: TypeAlias = str | bytes | IO[Any] | Iterable[bytes | str]
+Bytes: TypeAlias = bytes | bytearray | memoryview
+Content: TypeAlias = str | Bytes | IO[Any] | Iterable[bytes | str]
 
 
 class Files(Target):
@@ -43,7 +44,8 @@ class Files(Target):
                 failed write leaves the old file.
         """
         request = ops.WriteFile(path=path, session=self._session, mode=mode, append=append)
-        if isinstance(content, str | bytes):
+        _arguments.check_content("content", content)
+        if isinstance(content, str | bytes | bytearray | memoryview):
             data = _arguments.encode_content(content, encoding)
             return self._call(ops.WRITE_FILE, request, content=data)
         _arguments.check_streamed_encoding(encoding)
@@ -95,6 +97,7 @@ class Files(Target):
             FileNotFoundError: there is no file at the path.
             ValidationFailedError: it is not valid in the codec asked for.
         """
+        _arguments.check_view(encoding)
         stream = self.read_file_stream(path, offset=offset, length=length)
         metadata = stream.metadata()
         if encoding == "none":
@@ -107,6 +110,7 @@ class Files(Target):
     ) -> FileStream:
         """Return the bytes of a file as an iterator, with its metadata."""
         request = ops.ReadFile(path=path, session=self._session, offset=offset, length=length)
+        _shared.check_request(request)
         return FileStream(self._address, request)
 
     def mkdir(self, path: str, *, recursive: bool = False, mode: int | None = None) -> None:
@@ -275,6 +279,7 @@ class Files(Target):
             include=included,
             exclude=excluded,
         )
+        _shared.check_request(request)
         return WatchStream(self._address, request)
 
     def check_changes(

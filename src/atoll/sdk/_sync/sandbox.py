@@ -41,7 +41,7 @@ class Sandbox(Commands, Processes, Transfers, Git):
         name: str | None = None,
         env: Mapping[str, str | None] | None = None,
         cwd: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         isolation: bool = False,
         command_timeout: Duration | None = None,
     ) -> Session:
@@ -62,9 +62,9 @@ class Sandbox(Commands, Processes, Transfers, Git):
         request = CreateSessionRequest(
             id=ids.check_session(id) if id is not None else None,
             name=name,
-            env=dict(env or {}),
+            env=_arguments.mapping("env", env),
             cwd=cwd,
-            user=user,
+            user=_arguments.user(user),
             isolation=isolation,
             command_timeout_ms=_arguments.time_limit(command_timeout),
         )

@@ -81,6 +81,7 @@ class Target:
             more: further values for the placeholders of its path.
             timeout: seconds the answer may take; None: any time.
         """
+        _shared.check_request(request)  # before the options of the sandbox are sent
         self._address.ensure()
         params = self._address.params | dict(more or {})
         return self._address.transport.call(

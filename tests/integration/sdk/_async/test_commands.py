@@ -54,6 +54,29 @@ async def test_no_time_limit_is_not_the_default_one(
     assert (await asked(engine, sandbox, "x", timeout=None))["timeout"] is None
 
 
+async def test_a_user_may_be_a_number(engine: EngineDouble, sandbox: atoll.Sandbox) -> None:
+    assert (await asked(engine, sandbox, "id", user=1000))["user"] == "1000"
+
+
+async def test_arguments_of_the_wrong_type_are_named(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    typeless: Any = sandbox
+    for name, wrong in {
+        "stdin": 5, "env": "A=5", "cwd": 5, "user": 1.5, "session": 5, "encoding": 5, "timeout": []
+    }.items():  # fmt: skip
+        with pytest.raises(errors.ValidationFailedError) as caught:
+            await typeless.exec("true", **{name: wrong})
+        assert name in caught.value.message + str(caught.value.context)
+    with pytest.raises(errors.ValidationFailedError, match="env"):
+        await typeless.set_env_vars("x")
+    with pytest.raises(errors.InvalidCommandError):
+        await typeless.exec(5)
+    with pytest.raises(errors.ValidationFailedError, match="cwd"):
+        typeless.exec_stream("true", cwd=5)
+    assert engine.seen == []
+
+
 async def test_a_mistake_of_the_caller_costs_no_request(
     engine: EngineDouble, sandbox: atoll.Sandbox
 ) -> None:

@@ -25,6 +25,9 @@ async def test_getting_a_sandbox_sends_nothing_and_checks_everything(
         atoll.get_sandbox(env.Sandbox, "-x")
     with pytest.raises(errors.ValidationFailedError):
         atoll.get_sandbox(env.Sandbox, "x", sleep_after="soon")
+    for wrong in ("Sandbox", atoll.sync.connect(engine.url).Sandbox, None):
+        with pytest.raises(errors.ValidationFailedError, match="namespace"):
+            atoll.get_sandbox(wrong, "x")  # type: ignore[arg-type]
     assert engine.seen == []
 
 
@@ -32,6 +35,10 @@ async def test_a_list_is_asked_for_with_its_filters(
     engine: EngineDouble, env: atoll.Environment
 ) -> None:
     engine.script("GET /sandboxes", Answer(b'{"sandboxes": [], "cursor": "c2"}'))
+    with pytest.raises(errors.ValidationFailedError, match="labels"):
+        await env.Sandbox.list(labels="a=1")  # type: ignore[arg-type]
+    with pytest.raises(errors.ValidationFailedError, match="limit"):
+        await env.Sandbox.list(limit="5")  # type: ignore[arg-type]
     page = await env.Sandbox.list(labels={"a": "1", "b": "2"}, state="running", limit=5)
     assert page.cursor == "c2"
     assert engine.seen[0].query == "labels=a%3D1%2Cb%3D2&state=running&limit=5"

@@ -44,7 +44,40 @@ async def test_an_encoding_that_does_not_fit_costs_no_request(
         await sandbox.write_file("x", "not base64!", encoding="base64")
     with pytest.raises(errors.ValidationFailedError):
         await sandbox.write_file("x", iter([b"x"]), encoding="base64")
+    with pytest.raises(errors.ValidationFailedError, match="klingon"):
+        await sandbox.read_file("x", encoding="klingon")
     assert engine.seen == []
+
+
+async def test_arguments_of_the_wrong_type_cost_no_request(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    sandbox: Any = atoll.get_sandbox(env.Sandbox, "b", keep_alive=True)
+    for call in (
+        sandbox.write_file("x", 5),
+        sandbox.write_file(5, "x"),
+        sandbox.write_file("x", "x", mode="755"),
+        sandbox.read_file(5),
+        sandbox.mkdir(5),
+        sandbox.list_files("/", limit="5"),
+        sandbox.replace_in_files(["x"], "a", 5),
+    ):
+        with pytest.raises(errors.ValidationFailedError):
+            await call
+    for watch in ({"path": 5}, {"path": "/", "include": 5}):
+        with pytest.raises(errors.ValidationFailedError):
+            sandbox.watch(**watch)
+    assert engine.seen == []
+
+
+async def test_a_piece_that_is_a_number_does_not_become_zeros(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    engine.script(PUT, WRITTEN)
+    with pytest.raises(errors.ValidationFailedError, match="int"):
+        await sandbox.write_file("x", [5])  # type: ignore[list-item]
+    await sandbox.write_file("x", bytearray(b"abc"))
+    assert engine.seen[-1].body == b"abc"
 
 
 async def test_content_is_read_in_the_form_asked_for(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,31 @@ async def test_the_blocking_form_does_the_same(state_dir: Path) -> None:
 
     assert await asyncio.to_thread(use) == "x\n"
     assert await stopped(state_dir)
+
+
+async def test_a_sandbox_of_an_environment_that_ended_starts_no_engine(state_dir: Path) -> None:
+    env = atoll.local(state_dir=state_dir)
+    async with env:
+        sandbox = atoll.get_sandbox(env.Sandbox, "b")
+    with pytest.raises(errors.EngineUnreachableError, match="is closed"):
+        await sandbox.exec(["true"])
+    assert not state_dir.exists()
+
+
+async def test_closing_while_the_engine_is_started_leaves_no_engine(state_dir: Path) -> None:
+    env = atoll.local(state_dir=state_dir)
+    call = asyncio.create_task(env.version())
+    await asyncio.sleep(0.1)
+    await env.aclose()
+    with pytest.raises(errors.EngineUnreachableError, match="is closed"):
+        await call
+    assert await stopped(state_dir)
+
+
+@pytest.mark.parametrize(("config", "state_dir"), [(5, None), ("missing.toml", None), (None, 5)])
+def test_what_is_no_path_is_a_typed_error(config: Any, state_dir: Any) -> None:
+    with pytest.raises(errors.InvalidConfigError):
+        atoll.local(config, state_dir=state_dir)
 
 
 async def test_an_engine_that_is_killed_is_started_again_by_the_next_call(state_dir: Path) -> None:

@@ -158,12 +158,23 @@ def test_one_environment_works_in_one_event_loop_after_the_other(engine: EngineD
     sandbox = atoll.get_sandbox(env.Sandbox, "b")
 
     async def once() -> None:
-        await sandbox.mkdir("/x")
-        await env.aclose()
+        async with env:
+            await sandbox.mkdir("/x")
 
     asyncio.run(once())
     asyncio.run(once())
     assert len(engine.seen) == 2
+
+
+async def test_an_environment_that_was_closed_says_so(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    sandbox = atoll.get_sandbox(env.Sandbox, "b")
+    await env.aclose()
+    for call in (sandbox.mkdir("/x"), sandbox.exec("true"), env.url()):
+        with pytest.raises(errors.EngineUnreachableError, match="is closed"):
+            await call
+    assert engine.connections == 0
 
 
 def test_a_forked_child_gets_connections_of_its_own(
