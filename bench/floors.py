@@ -82,7 +82,7 @@ def cat_of_a_file(size: int, folder: Path) -> float:
                 made.write(b"x" * (1 << 20))
         left, right = socket.socketpair()
         start = time.perf_counter()
-        cat = subprocess.Popen(["cat", str(file)], stdout=left)
+        cat = subprocess.Popen(["cat", str(file)], stdout=left.fileno())
         left.close()
         buffer, got = bytearray(1 << 16), 0
         while count := right.recv_into(buffer):
