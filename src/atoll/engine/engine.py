@@ -162,6 +162,7 @@ class Engine:
     async def configure_namespace(self, namespace: str, config: NamespaceConfig) -> None:
         """Set the defaults of a namespace; running sandboxes see them at their next start."""
         ids.check_namespace(namespace)
+        rules.check_defaults(config, self.settings.instance_types)
         await self.store.configure_namespace(namespace, config)
         self.namespaces[namespace] = config
 

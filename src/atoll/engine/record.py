@@ -1,5 +1,6 @@
 """What the store keeps of a sandbox, and the pure rules over it: merging options, sizes, views."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
@@ -8,6 +9,7 @@ import msgspec
 
 from atoll.engine.states import LIVE
 from atoll.errors import NotSupportedByRuntimeError, ValidationFailedError
+from atoll.images import reference
 from atoll.settings import MB, MIB, InstanceType, Settings
 from atoll.wire.sandbox import (
     CustomInstance,
@@ -17,6 +19,16 @@ from atoll.wire.sandbox import (
     SandboxOptions,
     State,
 )
+
+MAX_DURATION = 100 * 365 * 24 * 3600 * 1000
+"""Milliseconds: what a date can be moved by without leaving the calendar."""
+
+MAX_CORES = 4_096
+MAX_SIZE = 1 << 31
+"""MiB or MB: in bytes it still is a number that the kernel takes."""
+
+_MOUNT_POINT = re.compile(r"(?:/[^/\0\n]{1,255})+/?")
+_VOLUME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 
 
 class InForce(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +130,7 @@ def check_options(options: SandboxOptions, types: Mapping[str, InstanceType]) ->
 
     Raises:
         ValidationFailedError: names the option.
+        InvalidImageError: `image` is not a reference.
         NotSupportedByRuntimeError: asks for what no runtime can do.
     """
     if options.sleep_mode not in {None, "stop", "freeze", "checkpoint"}:
@@ -126,17 +139,45 @@ def check_options(options: SandboxOptions, types: Mapping[str, InstanceType]) ->
         raise NotSupportedByRuntimeError(
             "no runtime here can checkpoint", suggestion='use sleep_mode="freeze" or "stop"'
         )
-    for name, value in (("sleepAfter", options.sleep_after_ms), ("ttl", options.ttl_ms)):
-        if value is not None and value < 0:
-            _refuse(name, value, "a duration cannot be negative")
+    durations = {
+        "sleepAfter": options.sleep_after_ms, "ttl": options.ttl_ms, "queue": options.queue_ms
+    }  # fmt: skip
+    for name, value in durations.items():
+        if value is not None and not 0 <= value <= MAX_DURATION:
+            _refuse(name, value, "a duration is not negative and at most 100 years")
+    if options.image is not None and not reference.is_digest(options.image):
+        reference.parse(options.image)
     if options.instance_type is not None:
         instance(options.instance_type, types)
+    _check_names(options)
+
+
+def check_defaults(config: NamespaceConfig, types: Mapping[str, InstanceType]) -> None:
+    """Refuse defaults of a namespace that no sandbox could start with; raise as `check_options`."""
+    options = SandboxOptions(
+        image=config.image,
+        instance_type=config.instance_type,
+        env=dict(config.env),
+        sleep_after_ms=config.sleep_after_ms,
+        labels=config.labels,
+    )
+    check_options(options, types)
+    if config.max_instances is not None and config.max_instances < 0:
+        _refuse("maxInstances", config.max_instances, "a limit cannot be negative")
+
+
+def _check_names(options: SandboxOptions) -> None:
     for variable, text in (options.env or {}).items():
         if not variable or "=" in variable or "\0" in variable + (text or ""):
             _refuse("env", variable, "names have no '=' and nothing has a NUL byte")
     for label, meaning in (options.labels or {}).items():
-        if not label or any(c in label + meaning for c in ",=\n"):
-            _refuse("labels", label, "labels have no ',', '=' or newline")
+        if not label or not (label + meaning).isprintable() or set(",=") & set(label + meaning):
+            _refuse("labels", label, "labels have no ',', '=' or control characters")
+    for path, volume in (options.volumes or {}).items():
+        if not _MOUNT_POINT.fullmatch(path) or {".", ".."} & set(path.split("/")):
+            _refuse("volumes", path, "a volume appears at an absolute path without '..', not at /")
+        if not _VOLUME.fullmatch(volume):
+            _refuse("volumes", volume, "names have 1 to 63 letters, digits, '-', '_' or '.'")
 
 
 def instance(wanted: str | CustomInstance, types: Mapping[str, InstanceType]) -> InstanceType:
@@ -145,8 +186,10 @@ def instance(wanted: str | CustomInstance, types: Mapping[str, InstanceType]) ->
         if wanted not in types:
             _refuse("instanceType", wanted, f"use one of {', '.join(types)}")
         return types[wanted]
-    if wanted.vcpu <= 0 or wanted.memory_mib < 16 or wanted.disk_mb < 16:
-        _refuse("instanceType", msgspec.to_builtins(wanted), "vcpu > 0, at least 16 MiB and 16 MB")
+    sizes = wanted.memory_mib, wanted.disk_mb
+    if not 0 < wanted.vcpu <= MAX_CORES or not all(16 <= size < MAX_SIZE for size in sizes):
+        rule = f"0 < vcpu <= {MAX_CORES}, at least 16 MiB and 16 MB, below {MAX_SIZE}"
+        _refuse("instanceType", msgspec.to_builtins(wanted), rule)
     return InstanceType(memory_mib=wanted.memory_mib, vcpu=wanted.vcpu, disk_mb=wanted.disk_mb)
 
 
@@ -166,6 +209,11 @@ def limits(size: InstanceType, pids: int) -> Limits:
 def expiry(created: datetime, options: SandboxOptions) -> datetime | None:
     """Return when `ttl` ends the sandbox, or None."""
     return None if options.ttl_ms is None else created + timedelta(milliseconds=options.ttl_ms)
+
+
+def forgotten(settings: Settings) -> datetime:
+    """Return when the tombstone of what is destroyed now may go."""
+    return now() + timedelta(seconds=settings.lifecycle.keep_tombstones)
 
 
 def activity(record: Record, at: datetime, idle: float) -> dict[str, Any]:

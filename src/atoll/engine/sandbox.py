@@ -9,7 +9,6 @@ removes those, `Directory` keeps the record.
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 
 import msgspec
 import structlog
@@ -153,9 +152,11 @@ class Sandbox:
         """Create the record if there is none, and remember *options*. Starts nothing.
 
         Raises:
-            ValidationFailedError: an option cannot work.
+            SandboxError: an option cannot work.
         """
         rules.check_options(options, self._shared.settings.instance_types)
+        if options.runtime is not None:
+            self._shared.lifecycle.parts.runtime(options.runtime)
         while self._transitions.kind == "destroy":
             await self._transitions.settled()
         await self._entry.get_or_create(options, self._shared.new_name())
@@ -368,10 +369,9 @@ class Sandbox:
         record = self._entry.existing
         self._forget_endpoint()
         # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
-        until = rules.now() + timedelta(seconds=self._shared.settings.lifecycle.keep_tombstones)
         await self._entry.save(
-            state=State.DESTROYED, host_ref=None, in_force=None, env={}, expires_at=until,
-            wanted=SandboxOptions(),
+            state=State.DESTROYED, host_ref=None, in_force=None, env={}, wanted=SandboxOptions(),
+            expires_at=rules.forgotten(self._shared.settings),
         )  # fmt: skip
         try:
             await self.carried.forget()

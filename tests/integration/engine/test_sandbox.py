@@ -243,9 +243,8 @@ async def test_options_are_remembered_and_checked(engine: Engine) -> None:
 async def test_a_level_that_is_not_there_is_an_error_and_nothing_else(
     engine: Engine, world: World
 ) -> None:
-    await engine.sandbox("N", "box").configure(SandboxOptions(runtime="gvisor"))
     with pytest.raises(RuntimeNotAvailableError):
-        await run(engine, "x")
+        await engine.sandbox("N", "box").configure(SandboxOptions(runtime="gvisor"))
     assert world.runtime.starts == 0
     await engine.sandbox("N", "box").configure(SandboxOptions(runtime="scripted"))
     assert await run(engine, "x") == b"x\n"

@@ -82,6 +82,26 @@ async def test_retryable_errors_say_when(client: httpx2.AsyncClient, world: Worl
     assert answer.json()["retryAfter"] == 5.0
 
 
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"image": "BAD IMAGE"}, "INVALID_IMAGE"),
+        ({"instanceType": "huge"}, "VALIDATION_FAILED"),
+        ({"runtime": "nope"}, "RUNTIME_NOT_AVAILABLE"),
+        ({"labels": {"a=b": "c"}}, "VALIDATION_FAILED"),
+        ({"volumes": {"data": "v"}}, "VALIDATION_FAILED"),
+        ({"ttl": 1 << 62}, "VALIDATION_FAILED"),
+    ],
+)
+async def test_options_that_cannot_work_change_nothing_of_a_running_sandbox(
+    client: httpx2.AsyncClient, options: dict[str, object], code: str
+) -> None:
+    before = (await client.post(BOX + "/start")).json()
+    answer = await client.put(BOX, json=options | {"sleepAfter": 1})
+    assert (await error(answer))[1] == code
+    assert (await client.get(BOX)).json()["wanted"] == before["wanted"]
+
+
 async def test_a_fault_of_the_engine_tells_the_caller_nothing_but_an_id(
     client: httpx2.AsyncClient, world: World
 ) -> None:

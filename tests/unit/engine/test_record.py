@@ -4,7 +4,7 @@ import pytest
 
 from atoll.engine import record as rules
 from atoll.engine.record import Record
-from atoll.errors import NotSupportedByRuntimeError, ValidationFailedError
+from atoll.errors import InvalidImageError, NotSupportedByRuntimeError, ValidationFailedError
 from atoll.settings import InstanceType, Settings
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxOptions, State
 
@@ -54,6 +54,15 @@ def test_a_namespace_without_internet_holds_until_a_sandbox_asks() -> None:
         SandboxOptions(env={"A": "x\0"}),
         SandboxOptions(labels={"a,b": "x"}),
         SandboxOptions(labels={"a": "x\n"}),
+        SandboxOptions(labels={"a": "\x1b[2J"}),
+        SandboxOptions(ttl_ms=1 << 62),
+        SandboxOptions(queue_ms=-1),
+        SandboxOptions(instance_type=CustomInstance(vcpu=1e9, memory_mib=64, disk_mb=64)),
+        SandboxOptions(instance_type=CustomInstance(vcpu=1, memory_mib=1 << 50, disk_mb=64)),
+        SandboxOptions(volumes={"data": "v"}),
+        SandboxOptions(volumes={"/": "v"}),
+        SandboxOptions(volumes={"/a/../b": "v"}),
+        SandboxOptions(volumes={"/data": "../v"}),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: SandboxOptions) -> None:
@@ -82,6 +91,20 @@ def test_options_that_can_work_are_taken() -> None:
         ),
         TYPES,
     )
+
+
+@pytest.mark.parametrize("image", ["BAD IMAGE", "", "a:b c", "x@sha256:1"])
+def test_what_is_no_image_is_refused_before_it_is_stored(image: str) -> None:
+    with pytest.raises(InvalidImageError):
+        rules.check_options(SandboxOptions(image=image), TYPES)
+    with pytest.raises(InvalidImageError):
+        rules.check_defaults(NamespaceConfig(image=image), TYPES)
+
+
+def test_a_namespace_cannot_have_fewer_than_no_sandboxes() -> None:
+    rules.check_defaults(NamespaceConfig(image="a", labels={"a": "b"}, max_instances=0), TYPES)
+    with pytest.raises(ValidationFailedError):
+        rules.check_defaults(NamespaceConfig(max_instances=-1), TYPES)
 
 
 def test_sizes_are_named_or_custom() -> None:
