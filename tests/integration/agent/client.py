@@ -10,12 +10,14 @@ import time
 import uuid
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from atoll import errors
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
+from integration.agent.bundle import RUN, readable
 
 TIMEOUT = 20.0
 
@@ -162,8 +164,9 @@ def launch(directory: Path, **config: Any) -> subprocess.Popen[bytes]:
         "-I",
         "-X",
         "utf8",
-        "-m",
-        "atoll.agent",
+        "-c",
+        RUN,
+        str(readable()),
     ]
 
     def inherit() -> None:
@@ -204,9 +207,33 @@ def alive(pid: int) -> bool:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End the agent and everything it started."""
-    process.send_signal(signal.SIGKILL)
+    """End the agent and everything it started, as the end of a container does.
+
+    All of it is stopped first: what would run on between the look and the kill could fork away.
+    """
+    members: list[int] = []
+    while process.poll() is None and (found := tree(process.pid)) != members:
+        members = found
+        for pid in members:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+    for pid in members:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     process.wait()
+
+
+def tree(root: int) -> list[int]:
+    """Return *root* and the processes below it."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with suppress(OSError):
+                parents[int(name)] = parent(int(name))
+    found = [root]
+    for pid in found:
+        found.extend(sorted(child for child, above in parents.items() if above == pid))
+    return found
 
 
 def output(found: list[Frame]) -> bytes:
