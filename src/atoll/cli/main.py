@@ -5,6 +5,7 @@ Loading every verb would cost about 0.3 s; only the help does.
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -65,13 +66,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             application(given)(given, prog_name="atoll")
             code = 0
-        except SandboxError as error:
-            report(error, as_json=_wants_json(given))
-            code = exit_codes.exit_code(error)
-        except OSError as error:  # of a file of this host that the caller named
-            print(f"atoll: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
-            code = exit_codes.NO_INPUT
+        except (SandboxError, OSError) as error:
+            code = _failed(error, as_json=_wants_json(given))
     sys.exit(code)
+
+
+def _failed(error: SandboxError | OSError, *, as_json: bool) -> int:
+    """Print what ended the verb and return the exit code."""
+    told = _explained(error) or error
+    if isinstance(told, SandboxError):
+        report(told, as_json=as_json)
+        return exit_codes.exit_code(told)
+    # of a file of this host that the caller named
+    print(f"atoll: {told.filename or ''}: {told.strerror or told}", file=sys.stderr)
+    return exit_codes.NO_INPUT
+
+
+def _explained(error: SandboxError | OSError) -> SandboxError | None:
+    if not isinstance(error, PermissionError):
+        return None
+    from atoll.cli import privilege
+    from atoll.load_settings import load
+
+    with suppress(SandboxError):
+        storage = load().settings.storage
+        folders = (storage.state_dir, storage.cache_dir)
+        return privilege.explained(error, folders, os.geteuid())
+    return None
 
 
 def report(error: SandboxError, *, as_json: bool) -> None:

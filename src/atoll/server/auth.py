@@ -91,7 +91,7 @@ def _check_local(headers: Headers) -> None:
         raise ForbiddenError(
             "without keys this engine answers only programs of its own machine",
             context={"host": headers.get("host"), "origin": origin},
-            suggestion="configure a key (`atoll key create`) to call it from elsewhere",
+            suggestion="set ATOLL_SERVER_API_KEY at the engine to call it from elsewhere",
         )
 
 

@@ -93,7 +93,7 @@ def tcp(host: str, port: int, *, keys: bool) -> socket.socket:
             raise InvalidConfigError(
                 f"the engine has no keys, so it does not listen on {host}",
                 context={"host": host},
-                suggestion="set ATOLL_API_KEY (or `atoll key create`), or listen on 127.0.0.1",
+                suggestion="set ATOLL_SERVER_API_KEY, or listen on 127.0.0.1",
             )
         listener = socket.socket(family, kind)
     except socket.gaierror as error:

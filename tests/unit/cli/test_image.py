@@ -63,8 +63,9 @@ def test_a_build_argument_is_name_and_value(text: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_dockerfile_is_a_typed_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     assert run("build", str(tmp_path), "--tag", "t", "--json") != 0
     assert json.loads(capsys.readouterr().err)["error"]["code"] == "INVALID_IMAGE"
 
