@@ -20,6 +20,7 @@ packages=(
   busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps
 )
 
+PATH=$PATH:/usr/sbin:/sbin # where Debian keeps some of them, and a user does not look
 missing=()
 for entry in "${packages[@]}"; do
   command -v "${entry#*:}" >/dev/null || missing+=("${entry%%:*}")
