@@ -6,6 +6,7 @@ code by leaving out ``async`` and ``await``.
 
 import asyncio
 import inspect
+import weakref
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -14,6 +15,7 @@ from collections.abc import (
     Callable,
     Iterable,
 )
+from contextlib import suppress
 from typing import IO, Any, Generic, TypeAlias, TypeVar
 
 from atoll.sdk import _io
@@ -28,6 +30,7 @@ __all__ = [
     "call",
     "environment",
     "finish",
+    "guard",
     "in_thread",
     "is_open",
     "jitter",
@@ -66,6 +69,31 @@ async def finish(work: Callable[[], Awaitable[None]], seconds: float) -> None:
 def _collect(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()
+
+
+def guard(owner: object, source: Stream[Any]) -> None:
+    """End *source* when *owner* is collected, or the event loop ends, before the source has ended.
+
+    Left to itself `asyncio.run` ends all generators at once, also those that *source* reads from,
+    and prints their complaints; but before that it cancels the tasks.
+    """
+    task = asyncio.ensure_future(_hold(source))
+    weakref.finalize(owner, _end, task, source, type(owner).__name__)
+
+
+async def _hold(source: Stream[Any]) -> None:
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        with suppress(RuntimeError):  # another task reads it
+            await source.aclose()
+
+
+def _end(task: asyncio.Task[None], source: Stream[Any], name: str) -> None:
+    with suppress(RuntimeError):  # the loop is closed; maybe this is another thread
+        task.get_loop().call_soon_threadsafe(task.cancel)
+    if getattr(source, "ag_frame", None) is not None:
+        _io.warn_unclosed(name)
 
 
 def background(work: Callable[[], Awaitable[None]]) -> None:

@@ -13,7 +13,10 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Generic, TypeAlias, TypeVar
 
@@ -37,8 +40,36 @@ def scope() -> object:
 
 
 def finish(work: Callable[[], None], _seconds: float) -> None:
-    """Do *work*, which has a time limit of its own, after the caller was interrupted."""
-    work()
+    """Do *work*, which has a time limit of its own, after the caller was interrupted.
+
+    Nothing is done while the interpreter is taken apart: requests cannot be made any more then,
+    and the engine sees that the connection ends.
+    """
+    if not sys.is_finalizing():
+        work()
+
+
+def guard(owner: object, source: Stream[Any]) -> None:
+    """End *source* when *owner* is collected, or the program ends, before the source has ended.
+
+    Python does not tell an iterator that a loop over it was left. Before the interpreter is taken
+    apart a request can still be made, so `weakref.finalize` and not ``__del__``.
+    """
+    weakref.finalize(owner, _end, source, type(owner).__name__)
+
+
+def _end(source: Stream[Any], name: str) -> None:
+    if getattr(source, "gi_frame", None) is None:  # it has ended
+        return
+    with suppress(ValueError):  # another thread reads it
+        source.close()
+    warn_unclosed(name)
+
+
+def warn_unclosed(name: str) -> None:
+    """Warn as an open file does that nobody closed."""
+    message = f"unclosed {name}: use a `with` block, or close it"
+    warnings.warn(message, ResourceWarning, stacklevel=3)
 
 
 def background(work: Callable[[], None]) -> None:

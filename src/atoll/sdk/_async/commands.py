@@ -119,8 +119,9 @@ class Commands(Target):
     ) -> ExecStream:
         """Return the events of a command, which starts with the first of them.
 
-        The stream ends with `Exited`, or with `Failed` when the outcome is not known. Leaving the
-        loop early and closing the stream ends the command. Options as for `exec`.
+        The stream ends with `Exited`, or with `Failed` when the outcome is not known. Closing
+        the stream early (`async with stream:`) ends the command, leaving the loop alone does not.
+        Options as for `exec`.
 
         Raises:
             SandboxError: (by the iteration) the command could not be started.

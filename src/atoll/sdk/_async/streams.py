@@ -12,17 +12,22 @@ class ExecStream:
     """An async iterator of `Started | Stdout | Stderr | Gap | Exited | Failed`.
 
     The command starts with the first event. Closing the stream before its end, or leaving an
-    `async with` block, ends the command.
+    `async with` block, ends the command. Leaving only the loop does not: the command runs on until
+    the stream is collected, which is a `ResourceWarning`, as for files.
     """
 
     def __init__(self, events: _aio.Stream[ExecEvent], request: ExecRequest) -> None:
         self._events = events
         self._request = request
+        self._guarded = False
 
     def __aiter__(self) -> "ExecStream":
         return self
 
     async def __anext__(self) -> ExecEvent:
+        if not self._guarded:
+            self._guarded = True
+            _aio.guard(self, self._events)
         return await anext(self._events)
 
     async def __aenter__(self) -> Self:

@@ -2,7 +2,7 @@
 
 The caller chooses the operation's id, so a stream that is lost is attached again from the byte
 after the last one received. Whoever stops listening before the end (a cancelled task, Ctrl-C, a
-loop that is left) ends the command: without a caller nobody would read its output.
+stream that is closed or collected) ends the command: without a caller nobody would read its output.
 """
 
 from contextlib import AbstractContextManager, closing, suppress

@@ -111,6 +111,8 @@ class ProcessOutput:
 class ProcessHandle:
     """A running command. Use it in an `with` block, or `kill` or `wait` for it.
 
+    One that is dropped before its command has ended ends it, with a `ResourceWarning`.
+
     Attributes:
         id: of the operation.
         pid: process id inside the sandbox.
@@ -127,7 +129,9 @@ class ProcessHandle:
         self._encoding = encoding
         self._exited: Exited | None = None
         self._failed: Failed | None = None
-        self._pump = _io.Pump(operation.run(), self._take)
+        events = operation.run()
+        _io.guard(self, events)
+        self._pump = _io.Pump(events, self._take)
         text = "utf-8" if encoding == "base64" else encoding
         self.stdout = ProcessOutput(self._pump, text)
         self.stderr = ProcessOutput(self._pump, text)

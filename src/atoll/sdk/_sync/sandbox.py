@@ -51,7 +51,8 @@ class Sandbox(Commands, Processes, Transfers, Git):
             id: 1 to 128 letters, digits, ``.``, ``_`` or ``-``; a random one when not given.
             name: for people.
             env: variables of the session; None unsets one of the sandbox.
-            cwd: where it starts, and starts again after its shell ended.
+            cwd: where it starts, and starts again after its shell ended; an absolute path. It is
+                not looked at now: when it is missing, commands fail with `FileNotFoundError`.
             user: whose rights its commands and file calls have.
             isolation: its processes see only each other.
             command_timeout: default time limit of its commands.

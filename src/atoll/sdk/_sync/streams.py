@@ -12,17 +12,22 @@ class ExecStream:
     """An iterator of `Started | Stdout | Stderr | Gap | Exited | Failed`.
 
     The command starts with the first event. Closing the stream before its end, or leaving an
-    `with` block, ends the command.
+    `with` block, ends the command. Leaving only the loop does not: the command runs on until
+    the stream is collected, which is a `ResourceWarning`, as for files.
     """
 
     def __init__(self, events: _io.Stream[ExecEvent], request: ExecRequest) -> None:
         self._events = events
         self._request = request
+        self._guarded = False
 
     def __iter__(self) -> "ExecStream":
         return self
 
     def __next__(self) -> ExecEvent:
+        if not self._guarded:
+            self._guarded = True
+            _io.guard(self, self._events)
         return next(self._events)
 
     def __enter__(self) -> Self:
