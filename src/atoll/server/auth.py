@@ -7,16 +7,18 @@ without keys only this machine's own programs may call: a web page (foreign `Ori
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
 from atoll.errors import ForbiddenError, SandboxNotFoundError, UnauthorizedError
 from atoll.wire.ops import Scope
 
-_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+"""What `Host` may say. A parser of URLs would see a name of ours in more than browsers do."""
+
 _SAME_SITE = frozenset({"same-origin", "none"})
 _ORDER = (Scope.READ, Scope.RUN, Scope.ADMIN)
 
@@ -83,23 +85,17 @@ class Auth:
 
 
 def _check_local(headers: Headers) -> None:
-    host = _name(f"//{headers.get('host', '')}")
-    origin = headers.get("origin")
-    site = headers.get("sec-fetch-site", "none")
-    foreign = origin is not None and _name(origin) not in _LOCAL
-    if host not in _LOCAL or foreign or site not in _SAME_SITE:
+    hosts, origins = headers.getlist("host"), headers.getlist("origin")
+    host = hosts[0] if len(hosts) == 1 and _LOCAL.fullmatch(hosts[0]) else None
+    # Other ports of this machine are other origins: anybody's page may come from there.
+    foreign = origins and (host is None or origins != [f"http://{host}".lower()])
+    sites = set(headers.getlist("sec-fetch-site"))
+    if host is None or foreign or not sites <= _SAME_SITE:
         raise ForbiddenError(
             "without keys this engine answers only programs of its own machine",
-            context={"host": headers.get("host"), "origin": origin},
+            context={"host": ", ".join(hosts), "origin": ", ".join(origins) or None},
             suggestion="set ATOLL_SERVER_API_KEY at the engine to call it from elsewhere",
         )
-
-
-def _name(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
 
 
 def check(caller: Caller, scope: Scope, namespace: str | None) -> None:

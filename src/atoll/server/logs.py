@@ -1,4 +1,8 @@
-"""How the engine logs: structlog to stderr, as JSON lines or for people."""
+"""How the engine logs: structlog to stderr, as JSON lines or for people.
+
+Tracebacks are the plain ones in both forms: the values of local variables are what callers sent,
+their keys, environments and standard input among them.
+"""
 
 import logging
 import sys
@@ -35,13 +39,14 @@ def configure(level: str, form: str) -> None:
         level: debug, info, warn or error.
         form: json or pretty.
     """
-    pretty = form == "pretty"
     renderer: structlog.types.Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-        if pretty
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        if form == "pretty"
         else structlog.processors.JSONRenderer()
     )
-    tracebacks = [] if pretty else [structlog.processors.format_exc_info]
+    tracebacks = [] if form == "pretty" else [structlog.processors.format_exc_info]
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -30,7 +30,7 @@ def test_a_key_given_on_the_unix_socket_counts() -> None:
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8787", "[::1]:8787"])
 def test_without_keys_this_machine_may_call_on_tcp(host: str) -> None:
     assert caller({}, host=host).scope is Scope.ADMIN
-    assert caller({}, host=host, origin="http://localhost:3000").scope is Scope.ADMIN
+    assert caller({}, host=host, origin=f"http://{host.lower()}").scope is Scope.ADMIN
     assert caller({}, host=host, sec_fetch_site="none").scope is Scope.ADMIN
 
 
@@ -43,6 +43,24 @@ def test_without_keys_this_machine_may_call_on_tcp(host: str) -> None:
         {"host": ""},
         {"host": "[::1"},
         {"host": "evil@localhost@evil.example"},
+        {"host": "evil.example@localhost"},
+        {"host": "user:pw@127.0.0.1"},
+        {"host": "localhost/evil"},
+        {"host": "localhost#evil.example"},
+        {"host": "localhost\\evil.example"},
+        {"host": "localhost."},
+        {"host": "localhost:"},
+        {"host": "localhost:8787\n"},
+        {"host": "127.1"},
+        {"host": "0.0.0.0"},
+        {"host": "::1"},
+        {"origin": "http://localhost:3000"},
+        {"origin": "http://localhost"},
+        {"origin": "https://localhost:8787"},
+        {"origin": "http://127.0.0.1:8787"},
+        {"origin": "http://localhost:8787/"},
+        {"origin": "http://localhost:8787@evil.example"},
+        {"origin": ""},
         {"origin": "http://evil.example"},
         {"origin": "null"},
         {"origin": "http://[bad"},
@@ -53,6 +71,23 @@ def test_without_keys_this_machine_may_call_on_tcp(host: str) -> None:
 def test_without_keys_no_web_page_and_no_rebound_name_gets_in(headers: dict[str, Any]) -> None:
     with pytest.raises(ForbiddenError):
         caller({}, unix=False, **headers)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("host", "localhost"), ("host", "evil.example")],
+        [("host", "localhost"), ("host", "localhost")],
+        [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://evil.example")],
+        [("host", "localhost"), ("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")],
+        [],
+    ],
+)
+def test_without_keys_a_header_given_twice_is_refused(pairs: list[tuple[str, str]]) -> None:
+    """Who stands between may have looked at the other one."""
+    raw = [(name.encode(), value.encode()) for name, value in pairs]
+    with pytest.raises(ForbiddenError):
+        Auth({}).caller(Headers(raw=raw), unix=False)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,25 @@ def test_people_get_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert "sandbox=box" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", ["pretty", "json"])
+def test_a_traceback_shows_no_values(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    """Frames hold keys, environments and input of callers."""
+    logs.configure("info", form)
+    canary = "".join(("can", "ary"))
+
+    def fail(env: dict[str, str]) -> None:
+        secret = env["TOKEN"] + "-key"
+        raise ValueError(len(secret))
+
+    try:
+        fail({"TOKEN": canary})
+    except ValueError as error:
+        structlog.get_logger().error("shown", exc_info=error)
+    shown = capsys.readouterr().err
+    assert "in fail" in shown
+    assert canary not in shown
+
+
 class Full(io.StringIO):
     """A file on a full disk."""
 
