@@ -5,6 +5,7 @@ so does everything behind it.
 """
 
 import asyncio
+import builtins
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -16,11 +17,20 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from atoll.engine.link import error_of
-from atoll.errors import FileTooLargeError, InternalError, SandboxError, ValidationFailedError
+from atoll.errors import (
+    FileTooLargeError,
+    InternalError,
+    SandboxError,
+    TimeoutError,
+    ValidationFailedError,
+)
 from atoll.server.shapes import Form
 from atoll.wire.frames import Frame, Kind
 
 log = structlog.get_logger(__name__)
+
+JSON_TIME = 60.0
+"""Seconds a JSON body may take to arrive: the slowest line that is of use, not a slow caller."""
 
 Headers = Mapping[str, str]
 Frames = AbstractAsyncContextManager[AsyncIterator[Frame]]
@@ -81,7 +91,18 @@ async def read_json(request: Request, limit: int) -> bytes:
 
     Raises:
         FileTooLargeError: it has more than *limit* bytes.
+        TimeoutError: it did not come in `JSON_TIME`.
     """
+    try:
+        async with asyncio.timeout(JSON_TIME):
+            return await _collected(request, limit)
+    except builtins.TimeoutError as error:
+        raise TimeoutError(
+            f"the request did not come within {JSON_TIME:g} s", context={"seconds": JSON_TIME}
+        ) from error
+
+
+async def _collected(request: Request, limit: int) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

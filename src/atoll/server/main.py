@@ -29,6 +29,7 @@ from atoll.server import shapes, sockets
 from atoll.server.app import application
 from atoll.server.auth import Auth, keys_of
 from atoll.server.lease import Leases
+from atoll.server.protocol import LimitedProtocol
 from atoll.server.replays import Replays
 from atoll.settings import Settings
 
@@ -111,6 +112,7 @@ class Served:
             log_config=None,
             access_log=False,
             lifespan="off",
+            http=LimitedProtocol,
             ws="none",
             server_header=False,
             timeout_keep_alive=75,

@@ -1,0 +1,155 @@
+"""HTTP/1.1 with limits that the server library lacks: on heads of requests, and on their time.
+
+A connection that sends nothing, or its head byte by byte, holds a descriptor and a task; both end
+here before anybody was asked for a key. Bodies have limits of their own, where they are read.
+"""
+
+import asyncio
+import secrets
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from atoll.errors import SandboxError, ValidationFailedError
+from atoll.server import shapes
+
+MAX_HEAD = 16 * 1024
+"""Bytes of request line and headers together; of trailers and of a chunk's head as well."""
+
+HEAD_TIME = 20.0
+"""Seconds from the connection, or from the first byte of a later request, to the end of a head;
+also those that the rest of a body has once it was answered without being read."""
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. The parser calls its methods; see `uvicorn`."""
+
+    _deadline: asyncio.TimerHandle | None = None
+    _refused = False
+    _head = 0
+    """Bytes of the head as the parser told them."""
+
+    _told = 0
+    """How often the parser told of anything that is not a part of a head."""
+
+    _kept = 0
+    """Bytes since it last did: what is not whole yet, the parser keeps."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first head."""
+        super().connection_made(transport)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._expected()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse *data*."""
+        if self._refused:
+            return
+        told = self._told
+        super().data_received(data)
+        self._kept = self._kept + len(data) if self._told == told else 0
+        if self._kept > MAX_HEAD:
+            self._too_large()
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        super().on_message_begin()
+        self._told += 1
+        self._head = 0
+        if self._deadline is None:
+            self._expect()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the request line."""
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, or a trailer."""
+        self._count(len(name) + len(value) + len(b": \r\n"))
+        if not self._refused:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """End the head: the request starts, unless it was refused."""
+        self._told += 1
+        self._expected()
+        if not self._refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._told += 1
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request."""
+        self._told += 1
+        self._expected()
+        if not self._refused:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """End the answer; what is left of the request is thrown away for a while."""
+        unread = self.cycle.more_body
+        super().on_response_complete()
+        if unread and not self.transport.is_closing():
+            self._expect()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
+        """Refuse what is no HTTP, in the form of every refusal."""
+        self._refuse(ValidationFailedError("the request is not HTTP/1.1"), 400)
+
+    def _expect(self) -> None:
+        self._expected()
+        self._deadline = self.loop.call_later(HEAD_TIME, self._too_slow)
+
+    def _expected(self) -> None:
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _count(self, size: int) -> None:
+        self._head += size
+        if self._head > MAX_HEAD:
+            self._too_large()
+
+    def _too_large(self) -> None:
+        error = ValidationFailedError(
+            f"request line and headers have more than {MAX_HEAD} bytes",
+            context={"limit": MAX_HEAD},
+        )
+        self._refuse(error, 431)
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _too_slow(self) -> None:
+        if self._answering:  # the head of a request that was sent ahead
+            self._expect()
+        elif not self.transport.is_closing():
+            self.transport.close()
+
+    def _refuse(self, error: SandboxError, status: int) -> None:
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        if self._answering or (self.cycle and self.cycle.more_body):  # it has or gets its answer
+            self.transport.close()
+            return
+        error.wire_status = status
+        id = secrets.token_hex(8)
+        body = msgspec.json.encode(shapes.envelope(error, id), enc_hook=str)
+        head = (
+            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            f"x-request-id: {id}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(STATUS_LINE[status] + head.encode() + body)
+        self.transport.close()
