@@ -124,8 +124,8 @@ def default_signals() -> None:
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
-    for number in range(32, int(signal.SIGRTMIN)):
-        kernel.default_signal(number)
+    for hidden in range(32, int(signal.SIGRTMIN)):
+        kernel.default_signal(hidden)
 
 
 def take_ids(uid: int, gid: int, groups: Sequence[int], *, confined: bool) -> None:

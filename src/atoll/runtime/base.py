@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-TOKEN_FILE = "agent.token"
+TOKEN_FILE = "agent.token"  # noqa: S105  # the name is no secret
 """In a container's run_dir, where `dial` connects by TCP: what every HEADER has to carry. Beside
 the container only the engine can read it, and it is found again after a restart."""
 

@@ -44,7 +44,9 @@ def test_no_file_of_the_system_is_looked_at(built: AgentBundle) -> None:
     """Root inside writes those files: a library or module in one would run in the next agent."""
     if not shutil.which("strace"):
         pytest.skip("strace is missing")
-    told = python(built, "import ctypes, socket, json", "strace", "-s999", "-e", "trace=file").stderr
+    told = python(
+        built, "import ctypes, socket, json", "strace", "-s999", "-e", "trace=file"
+    ).stderr
     paths = re.findall(r'"(/[^"]*)"', told)
     assert any(path.startswith(f"{built.path}/lib") for path in paths)
     allowed = (f"{built.path}/", "/sys/", "/proc/")
