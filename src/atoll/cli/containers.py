@@ -1,12 +1,14 @@
 """``atoll containers``: the sandboxes of an engine. Only `exec` starts any."""
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
 from atoll.cli import connection
 from atoll.cli.options import AsJson, Namespace, Url, print_json, print_table
-from atoll.cli.run import assignments, follow
+from atoll.cli.run import assignments, exit_code, follow
+from atoll.errors import SandboxNotFoundError
 from atoll.wire.sandbox import SandboxInfo
 
 app = typer.Typer(help="Sandboxes of an engine.", no_args_is_help=True)
@@ -87,7 +89,8 @@ def execute(
 ) -> None:
     """Run a command in a sandbox, waking it if it sleeps."""
     how: dict[str, Any] = {"env": assignments(env or []), "cwd": cwd, "user": user}
-    raise typer.Exit(connection.run(_execute(id, command, tty, how, namespace, url)))
+    work = _execute(id, command, tty, how, namespace, url)
+    raise typer.Exit(exit_code(command, work))
 
 
 async def _execute(
@@ -114,14 +117,26 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Remove sandboxes with all their files."""
-    connection.run(_delete(ids, namespace, url))
+    deleted = connection.run(_delete(ids, namespace, url))
     if as_json:
-        print_json({"deleted": ids})
+        print_json({"deleted": deleted})
+    if missing := [id for id in ids if id not in deleted]:
+        raise SandboxNotFoundError(
+            f"no sandbox {', '.join(missing)} in the namespace {namespace}",
+            context={"ids": missing, "namespace": namespace},
+            suggestion="`atoll containers list` lists them",
+        )
 
 
-async def _delete(ids: list[str], namespace: str, url: str | None) -> None:
+async def _delete(ids: list[str], namespace: str, url: str | None) -> list[str]:
+    """Delete and return those that are there: to destroy one that is not is no error."""
     import atoll
 
+    deleted = []
     async with connection.environment(url) as engine:
         for sandbox in [atoll.get_sandbox(engine.namespace(namespace), id) for id in ids]:
-            await sandbox.destroy()
+            with suppress(SandboxNotFoundError):
+                await sandbox.info()
+                await sandbox.destroy()
+                deleted.append(sandbox.id)
+    return deleted

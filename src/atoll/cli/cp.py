@@ -38,7 +38,11 @@ def cp(
 ) -> None:
     """Copy a file or a folder into a sandbox or out of it, streamed, of any size."""
     start, end = parse(source), parse(target)
-    if (start.id is None) == (end.id is None):
+    if start.id and end.id:
+        raise typer.BadParameter(
+            "both are in sandboxes; copy to this host first (a path here with a colon: ./a:b)"
+        )
+    if start.id is None and end.id is None:
         raise typer.BadParameter("one of the two must be in a sandbox, like my-sandbox:/workspace")
     connection.run(_copy(start, end, namespace, url, as_json, Path(start.path).is_dir()))
 
@@ -53,12 +57,13 @@ async def _copy(
             id = start.id or end.id or ""
             sandbox = atoll.get_sandbox(engine.namespace(namespace), id)
             if end.id:
-                remote = end.path if folder else await _remote(sandbox, start.path, end.path)
-                await sandbox.upload(start.path, remote, progress=progress)
+                target = end.path if folder else await _remote(sandbox, start.path, end.path)
+                await sandbox.upload(start.path, target, progress=progress)
             else:
-                await sandbox.download(start.path, _into(end.path, start.path), progress=progress)
+                target = str(_into(end.path, start.path))
+                await sandbox.download(start.path, target, progress=progress)
     if as_json:
-        print_json({"source": start.path, "target": end.path, "bytes": progress.count})
+        print_json({"source": start.path, "target": target, "bytes": progress.count})
 
 
 async def _remote(sandbox: "atoll.Sandbox", source: str, target: str) -> str:

@@ -2,15 +2,18 @@
 
 import asyncio
 import secrets
+import shlex
 import sys
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from atoll.cli import connection, standard_streams
 from atoll.cli.options import AsJson, Namespace, Url, print_json
-from atoll.errors import SandboxError
+from atoll.errors import CommandNotFoundError, SandboxError, TimeoutError
 
 
 def run(
@@ -41,7 +44,22 @@ def run(
     options = {"image": image, "instance_type": instance_type, "runtime": runtime}
     how = {"env": assignments(env or []), "cwd": cwd, "user": user, "timeout": timeout}
     work = _run(command, id, options, how, tty, namespace, url, as_json)
-    raise typer.Exit(connection.run(work))
+    raise typer.Exit(exit_code(command, work))
+
+
+def exit_code(command: list[str], work: Coroutine[Any, Any, int]) -> int:
+    """Run the verb that runs *command*, and return the exit code.
+
+    Raises:
+        CommandNotFoundError: with a hint where a whole script was given for the program's name.
+    """
+    try:
+        return connection.run(work)
+    except CommandNotFoundError as error:
+        if len(command) == 1 and any(letter.isspace() for letter in command[0]):
+            script = shlex.quote(command[0])
+            error.suggestion = f"commands are run without a shell; for one write: sh -c {script}"
+        raise
 
 
 def assignments(texts: list[str]) -> dict[str, str]:
@@ -72,7 +90,7 @@ async def _run(
         name = id or f"run-{secrets.token_hex(6)}"
         sandbox = atoll.get_sandbox(engine.namespace(namespace), name, **options)
         if id is None:
-            stack.push_async_callback(_destroy, sandbox)
+            stack.push_async_exit(partial(_destroy, sandbox))
         if as_json:
             stdin = None if sys.stdin.isatty() else sys.stdin.buffer
             result = await sandbox.exec(command, stdin=stdin, **how)
@@ -95,11 +113,20 @@ async def follow(sandbox: Any, command: list[str], *, tty: bool, **how: Any) -> 
             await asyncio.wait(outputs)
             exited = await process.wait()
             feeding.cancel()
+    if exited.timed_out:
+        raise TimeoutError(
+            f"the command was ended after {exited.duration:.3g} s",
+            context={"duration": exited.duration, "signal": exited.signal},
+            suggestion="give it more with --timeout",
+        )
     return int(exited.exit_code)
 
 
-async def _destroy(sandbox: Any) -> None:
+async def _destroy(sandbox: Any, _: object, failure: BaseException | None, __: object) -> None:
+    """Remove the sandbox of a verb that ended with *failure*, or well."""
     try:
         await asyncio.shield(sandbox.destroy())
     except SandboxError as error:
+        if isinstance(failure, SandboxError) and failure.wire_code == error.wire_code:
+            return  # the same trouble, which is told already, and nothing was made
         print(f"atoll: the sandbox {sandbox.id} was not destroyed: {error}", file=sys.stderr)

@@ -30,3 +30,12 @@ def test_what_is_not_there_is_an_error(command: Atoll) -> None:
     done = command("containers", "info", "never-made")
     assert done.returncode == 66
     assert b"never-made" in done.stderr
+
+
+def test_deleting_what_is_not_there_is_an_error_and_the_rest_is_deleted(command: Atoll) -> None:
+    command("containers", "exec", "there", "--", "true")
+    done = command("containers", "delete", "never-made", "there", "--json")
+    assert done.returncode == 66
+    assert json.loads(done.stdout) == {"deleted": ["there"]}
+    assert b"never-made" in done.stderr
+    assert b"never-made" not in command("containers", "list").stdout

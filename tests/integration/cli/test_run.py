@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,27 @@ def test_an_error_is_one_line(command: Atoll) -> None:
     assert done.returncode == 64
     assert done.stderr.count(b"\n") == 1
     assert b"sandbox id" in done.stderr
+
+
+def test_a_command_whose_time_is_over_is_told_with_the_code_for_it(command: Atoll) -> None:
+    done = command("run", "--timeout", "300ms", "--", "sh", "-c", "echo out; sleep 30")
+    assert (done.returncode, done.stdout) == (124, b"out\n")
+    assert b"was ended after" in done.stderr
+
+
+def test_an_engine_that_is_not_there_is_told_once(command: Atoll, tmp_path: Path) -> None:
+    done = command("run", "--url", f"unix://{tmp_path}/none.sock", "--", "true")
+    assert done.returncode == 69
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(("words", "hinted"), [(["echo 'a b'"], True), (["no-such", "x"], False)])
+def test_a_script_instead_of_a_program_is_answered_with_how_to_run_it(
+    command: Atoll, words: list[str], hinted: bool
+) -> None:
+    done = command("run", "--", *words)
+    assert done.returncode == 127
+    assert (b"sh -c" in done.stderr) == hinted
 
 
 def test_a_terminal_is_asked_for_with_its_size(engine: str) -> None:

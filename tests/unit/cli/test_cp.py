@@ -22,8 +22,13 @@ def test_a_place_is_in_a_sandbox_when_an_id_stands_before_a_colon(text: str, pla
     assert parse(text) == place
 
 
-@pytest.mark.parametrize("words", [["a", "b"], ["x:a", "y:b"]])
-def test_exactly_one_side_is_a_sandbox(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "told"), [(["a", "b"], "must be in a sandbox"), (["x:a", "y:b"], "both are in")]
+)
+def test_exactly_one_side_is_a_sandbox(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         main.main(["cp", *words])
     assert caught.value.code == 2
+    assert told in " ".join(capsys.readouterr().err.replace("│", "").split())
