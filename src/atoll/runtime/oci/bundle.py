@@ -207,7 +207,8 @@ def _mounts(spec: ContainerSpec, host: Host) -> list[dict[str, Any]]:
 
 _CPU = "/sys/devices/system/cpu"
 _INERT = ("nosuid", "noexec", "nodev")
-_DEVPTS = ("newinstance", "ptmxmode=0666", "mode=0620", "gid=5")
+_DEVPTS = ("newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=256")
+"""Without ``max`` one sandbox opens all terminals of the host (kernel.pty.max, 4,096)."""
 
 
 def _mount(source: str, target: str, kind: str, *options: str) -> dict[str, Any]:

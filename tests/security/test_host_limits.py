@@ -1,0 +1,61 @@
+"""26: what the kernel counts once for the whole host, no sandbox can use up for the others."""
+
+import asyncio
+
+import pytest
+
+from e2e.runtime.boxes import Bench, Box
+
+pytestmark = pytest.mark.e2e
+
+_TAKE = """
+import ctypes, os, signal, time
+libc = ctypes.CDLL(None, use_errno=True)
+signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+
+def terminal(n):
+    try:
+        os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return -1
+    return 0
+
+def inotify(n):
+    return libc.inotify_init1(0)
+
+def queued_signal(n):
+    return libc.sigqueue(os.getpid(), 40, None)
+
+def message_queue(n):
+    return libc.syscall({mq_open}, b"q%d" % n, 0o102, 0o600, None)
+
+taken = 0
+while taken < {most} and {what}(taken) >= 0:
+    taken += 1
+print(taken, flush=True)
+time.sleep({hold})
+"""
+
+
+def take(box: Box, what: str, most: int = 1_000_000, hold: float = 0) -> int:
+    mq_open = "240 if os.uname().machine == 'x86_64' else 180"
+    return int(box.python(_TAKE.format(what=what, most=most, hold=hold, mq_open=mq_open)))
+
+
+LIMITS = ["terminal"]
+
+
+@pytest.mark.parametrize("what", LIMITS)
+async def test_one_sandbox_cannot_take_all(bench: Bench, what: str) -> None:
+    """The first takes what it gets and holds it; another still gets one."""
+    async with bench.running() as first, bench.running() as second:
+        holding = asyncio.create_task(asyncio.to_thread(take, first, what, hold=2))
+        await asyncio.sleep(1)
+        other = await asyncio.to_thread(take, second, what, most=1)
+        assert (other, await holding > 1) == (1, True)
+
+
+async def test_a_sandbox_has_an_end_of_terminals(bench: Bench) -> None:
+    """The weakened run, without ``max=256``, gets what the host has (4,096)."""
+    async with bench.running() as box:
+        assert take(box, "terminal", most=300) == 256
