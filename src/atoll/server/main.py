@@ -57,16 +57,19 @@ class Served:
     Args:
         engine: an open engine.
         stack: closes what is opened here.
+        stopping: is set when the last lease ended; whoever else ends the engine sets it too.
     """
 
-    def __init__(self, engine: Engine, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, engine: Engine, stack: AsyncExitStack, stopping: asyncio.Event | None = None
+    ) -> None:
         self._engine = engine
         self._stack = stack
         self._replays = Replays()
         self._servers: list[_Uvicorn] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._leases: Leases | None = None
-        self.stopping = asyncio.Event()
+        self.stopping = stopping or asyncio.Event()
         self.last_left = False
         self.url: str | None = None
 
@@ -168,12 +171,12 @@ async def _serve(settings: Settings, local: bool, ready_fd: int | None) -> None:
     async with AsyncExitStack() as stack:
         locked = stack.enter_context(ExitStack())
         locked.callback(os.close, await _locked(state_dir))
+        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):  # now: an end half-way leaves mounts
+            loop.add_signal_handler(number, stopping.set)
         engine = await stack.enter_async_context(engines.opened(settings))
-        served = Served(engine, stack)
+        served = Served(engine, stack, stopping)
         hello = await served.listen(local=local)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, served.stopping.set)
         log.info("ready", **hello)
         _tell(ready_fd, hello)
         await served.stopping.wait()

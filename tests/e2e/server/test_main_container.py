@@ -5,12 +5,13 @@ import random
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
@@ -35,8 +36,8 @@ class Host:
         self.state_dir = Path(tempfile.mkdtemp(prefix="atoll-e2e-", dir="/tmp"))
         self._started: list[EngineProcess] = []
 
-    def start(self) -> EngineProcess:
-        engine = EngineProcess(self.state_dir, level="container")
+    def start(self, *flags: str) -> EngineProcess:
+        engine = EngineProcess(self.state_dir, *flags, level="container")
         self._started.append(engine)
         assert "error" not in engine.hello, engine.hello
         return engine
@@ -162,6 +163,36 @@ def test_an_engine_killed_at_any_moment_of_creates_and_destroys_leaves_nothing(h
 def _quietly(call: Any, *arguments: Any) -> None:
     with suppress(httpx2.TransportError, AssertionError):
         call(*arguments)
+
+
+def test_an_engine_that_ends_with_nothing_running_leaves_no_mount(host: Host) -> None:
+    """With a sandbox running the disk stays mounted under it, until an engine ends without one."""
+    first = host.start()
+    with first.client() as client:
+        run(client, BOX, "true")
+    assert first.end() == 0
+    assert os.path.ismount(host.state_dir / "layers")
+    reader = host.start("--local")
+    _lease(host.state_dir, lambda: None)
+    assert reader.wait() == 0
+    assert os.path.ismount(host.state_dir / "layers")
+    user = host.start("--local")
+    with user.client() as client:
+        _lease(host.state_dir, lambda: run(client, BOX, "true"))
+    assert user.wait() == 0
+    assert not os.path.ismount(host.state_dir / "layers")
+    last = host.start()
+    with last.client() as client:
+        assert client.get(BOX).json()["state"] == "stopped"
+    assert last.end() == 0
+    assert not os.path.ismount(host.state_dir / "layers")
+
+
+def _lease(state_dir: Path, work: Callable[[], object]) -> None:
+    with socket.socket(socket.AF_UNIX) as lease:
+        lease.connect(str(state_dir / "lease.sock"))
+        lease.recv(1 << 12)
+        work()
 
 
 def test_what_cannot_start_says_why_and_leaves_nothing(host: Host) -> None:

@@ -97,6 +97,19 @@ async def test_a_hostile_or_broken_context_is_refused_before_anything_is_built(
     assert images.seen == {}
 
 
+async def test_a_caller_that_leaves_ends_the_build_and_its_context(
+    client: httpx2.AsyncClient, images: Images
+) -> None:
+    images.seconds = 60
+    async with client.stream("POST", "/v2/images/build?tag=x/y:1", content=archive("D")) as told:
+        async for line in told.aiter_lines():
+            assert "STEP 1" in line
+            break
+    async with asyncio.timeout(5):
+        while not images.ended or images.seen["folder"].exists():
+            await asyncio.sleep(0.01)
+
+
 async def test_an_absolute_name_stays_inside_the_context(
     client: httpx2.AsyncClient, images: Images
 ) -> None:

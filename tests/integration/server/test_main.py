@@ -92,6 +92,26 @@ def test_a_command_and_its_output_outlive_the_engine(engines: Engines, number: i
     assert (answer.json()["stdout"], answer.json()["exitCode"]) == (ALL, 0)
 
 
+def test_a_command_without_an_id_ends_with_the_engine_that_served_it(engines: Engines) -> None:
+    """Nobody can attach to it again, so nobody would read what it does."""
+    first = engines.start()
+    with first.client() as client:
+        folder = Path(run(client, "pwd")["stdout"].strip())
+
+    def read() -> None:
+        slow = {"command": ["sh", "-c", "echo $$ > began; sleep 2; touch ended"]}
+        with first.client() as client, suppress(httpx2.TransportError):
+            client.post(BOX + "/exec", json=slow)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    eventually((folder / "began").exists)
+    assert first.end() == 0
+    reading.join()
+    eventually(lambda: not Path("/proc", (folder / "began").read_text().strip()).exists(), 1.5)
+    assert not (folder / "ended").exists()
+
+
 def test_a_second_engine_on_the_same_directory_is_refused(engines: Engines) -> None:
     first = engines.start()
     second = engines.start()
