@@ -9,15 +9,17 @@ import tarfile
 import tempfile
 import textwrap
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from atoll.errors import ImageNotFoundError
 from atoll.images.store import ImageStore
 from atoll.settings import ImageSettings, StorageSettings
-from integration.server.engines import EngineProcess
+from integration.server.engines import EngineProcess, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -44,7 +46,8 @@ async def engine() -> AsyncIterator[EngineProcess]:
         assert "error" not in found.hello, found.hello
         yield found
         assert found.end() == 0
-    await ImageStore(StorageSettings(), ImageSettings()).remove(TAG)
+    with suppress(ImageNotFoundError):
+        await ImageStore(StorageSettings(), ImageSettings()).remove(TAG)
 
 
 def context(*lines: str) -> bytes:
@@ -118,6 +121,33 @@ def test_the_slot_of_a_build_is_gone_afterwards_also_of_one_that_was_cut(
         engine.end(signal.SIGKILL)
     engine.__init__(engine.state_dir, level="container")  # type: ignore[misc]
     assert slots(engine) == []
+
+
+def test_a_caller_that_leaves_ends_the_steps_of_its_build(engine: EngineProcess) -> None:
+    mark = str(uuid4())
+    with (
+        engine.client() as client,
+        client.stream(
+            "POST",
+            f"/v2/images/build?tag={TAG}-left",
+            content=context("FROM atoll/base", f"RUN sleep 60; echo {mark}"),
+        ) as answer,
+    ):
+        lines = answer.iter_lines()  # held: its end closes the connection
+        assert any("sleep 60" in line for line in lines)
+        eventually(lambda: running(mark))
+    eventually(lambda: not running(mark) and slots(engine) == [])
+    assert list(engine.state_dir.glob("context-*")) == []
+
+
+def running(mark: str) -> list[str]:
+    """Processes of this host with *mark* in their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if mark.encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
 
 
 def slots(engine: EngineProcess) -> list[str]:
