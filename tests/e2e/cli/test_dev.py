@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -181,3 +182,63 @@ def _mentions(text: str) -> list[str]:
         if text in line and "pytest" not in line:
             found.append(line)
     return found
+
+
+def test_an_output_file_in_the_project_starts_no_reload(project: Path, tmp_path: Path) -> None:
+    """What is written there would start the next reload, which would write the next line."""
+    environ = os.environ | {"ATOLL_STATE_DIR": str(tmp_path / "state")}
+    argv = [sys.executable, "-m", "atoll.cli.main", "dev", str(project), "--port", "0"]
+    output = project / "src/out.html"
+    with output.open("w") as file:
+        process = subprocess.Popen(argv, env=environ, stdout=file, stderr=file)
+    try:
+        _until(lambda: "is ready at" in output.read_text())
+        (project / "src/page.html").write_text("changed")
+        _until(lambda: "page.html changed" in output.read_text())
+        time.sleep(2)
+        assert output.read_text().count("reload:") == 1
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def test_a_killed_engine_is_started_again_and_it_is_said(project: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    started = Dev(project, os.environ | {"ATOLL_STATE_DIR": str(state)})
+    try:
+        assert started.get()[0] == 200
+        os.kill(_engine(state), signal.SIGKILL)
+        assert started.process.stdout
+        assert "runs again" in started.process.stdout.readline()
+        assert started.get()[0] == 200
+    finally:
+        started.stop()
+
+
+def test_an_interrupt_stops_it_where_it_was_inherited_ignored(
+    project: Path, tmp_path: Path
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        started = Dev(project, os.environ | {"ATOLL_STATE_DIR": str(tmp_path / "state")})
+    finally:
+        signal.signal(signal.SIGINT, before)
+    started.process.send_signal(signal.SIGINT)
+    started.process.communicate(timeout=30)
+    assert started.process.returncode == 0
+
+
+def _until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _engine(state: Path) -> int:
+    """Return the pid of the private engine of a state directory."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        words = entry.read_bytes().split(b"\0")
+        if b"serve" in words and str(state).encode() in words:
+            return int(entry.parent.name)
+    return pytest.fail("no engine")
