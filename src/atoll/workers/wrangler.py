@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from atoll import load_settings
 from atoll.errors import InvalidConfigError
 from atoll.settings import INSTANCE_TYPES
 from atoll.workers import jsonc
@@ -261,7 +262,10 @@ def _check_instance_types(
     for index, container in enumerate(config.containers):
         name = container.instance_type
         if isinstance(name, str) and name not in INSTANCE_TYPES:
-            hint = _did_you_mean(name, INSTANCE_TYPES) or f" (there: {', '.join(INSTANCE_TYPES)})"
+            known = load_settings.load().settings.instance_types  # an operator may add some
+            if name in known:
+                continue
+            hint = _did_you_mean(name, known) or f" (there: {', '.join(known)})"
             where: jsonc.Path = ("containers", index, "instance_type")
             message = f'no instance type "{name}"{hint}'
             raise _error(file, message, _position(where, positions))

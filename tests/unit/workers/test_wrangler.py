@@ -143,6 +143,17 @@ def test_an_instance_type_may_be_a_size_of_its_own(project: Path) -> None:
     )
 
 
+def test_an_instance_type_that_the_operator_added_is_known(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "wrangler.jsonc").write_text(
+        GOOD.replace('"max_instances": 5', '"instance_type": "own"')
+    )
+    size = '{"own": {"memory_mib": 300, "vcpu": 1, "disk_mb": 900}}'
+    monkeypatch.setenv("ATOLL_INSTANCE_TYPES", size)
+    assert wrangler.load(project).config.containers[0].instance_type == "own"
+
+
 def test_a_misspelt_key_is_told_with_the_one_meant(project: Path) -> None:
     (project / "wrangler.jsonc").write_text(GOOD.replace('"vars"', '"var"'))
     assert 'did you mean "vars"' in wrangler.load(project).warnings[0]
