@@ -51,6 +51,7 @@ PROBES = [
     "runtime_binary", "descriptors", "masked_paths", "cgroup_escape", "address_families",
     "nested_namespaces", "risky_calls", "sockets_of_the_host", "read_only_mounts", "secrets",
     "agent_is_untouchable", "signals", "terminal_injection", "devices", "status",
+    "host_limits", "schedule_of_the_agent",
 ]  # fmt: skip
 
 
@@ -94,6 +95,8 @@ WEAKENED: list[tuple[str, Callable[[dict[str, Any]], None], bool, set[str]]] = [
     ("secrets", unchanged, False, {"read /proc/1/maps", "follow /proc/1/fd/3"}),
     ("agent_is_untouchable", unchanged, False, {"trace the agent", "write its memory"}),
     ("terminal_injection", unfiltered, False, {"TIOCSTI with 0x0", "TIOCSTI with 0x100000000"}),
+    ("host_limits", unfiltered, True, {"io_setup", "huge pages of a memfd", "socket filter 26"}),
+    ("schedule_of_the_agent", unchanged, False, {"sched_setaffinity", "setpriority", "ioprio_set"}),
     ("devices", with_kmsg, True, {"/dev/kmsg"}),
     ("status", privileged, False, {"one filter only"}),
 ]

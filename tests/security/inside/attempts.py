@@ -21,7 +21,8 @@ _NUMBERS: dict[str, dict[str, int]] = {
         "userfaultfd": 323, "keyctl": 250, "add_key": 248, "request_key": 249, "kexec_load": 246,
         "init_module": 175, "kcmp": 312, "swapon": 167, "acct": 163, "syslog": 103, "ioctl": 16,
         "quotactl": 179, "pivot_root": 155, "process_vm_readv": 310, "sethostname": 170,
-        "modify_ldt": 154, "ioperm": 173,
+        "modify_ldt": 154, "ioperm": 173, "io_setup": 206, "io_destroy": 207, "io_getevents": 208,
+        "io_submit": 209, "io_cancel": 210, "ioprio_set": 251,
     },
     "aarch64": {
         "ptrace": 117, "mount": 40, "umount2": 39, "unshare": 97, "setns": 268, "clone": 220,
@@ -29,6 +30,8 @@ _NUMBERS: dict[str, dict[str, int]] = {
         "userfaultfd": 282, "keyctl": 219, "add_key": 217, "request_key": 218, "kexec_load": 104,
         "init_module": 105, "kcmp": 272, "swapon": 224, "acct": 89, "syslog": 116, "ioctl": 29,
         "quotactl": 60, "pivot_root": 41, "process_vm_readv": 270, "sethostname": 161,
+        "io_setup": 0, "io_destroy": 1, "io_submit": 2, "io_cancel": 3, "io_getevents": 4,
+        "ioprio_set": 30,
     },
 }  # fmt: skip
 

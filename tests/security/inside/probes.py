@@ -5,6 +5,7 @@ Each returns what it could do although it must not.
 
 import ctypes
 import fcntl
+import mmap
 import os
 import re
 import resource
@@ -363,3 +364,33 @@ def exhaustion() -> list[str]:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
     return [f"{len(children)} processes"] if len(children) >= 64 else []
+
+
+def host_limits() -> list[str]:
+    """26: calls that consume what the kernel counts once for the whole host."""
+    tries = Attempts()
+    context = ctypes.c_ulong(0)
+    tries.filtered("io_setup", 1, ctypes.byref(context))
+    tries.filtered("io_destroy", 0)
+    tries.filtered("io_submit", 0, 0, None)
+    tries.filtered("io_cancel", 0, None, None)
+    tries.filtered("io_getevents", 0, 0, 0, None, None)
+    tries.refused("huge pages of mmap", mmap.mmap, -1, 2 << 20, 0x40022)
+    tries.refused("huge pages of a memfd", os.memfd_create, "x", 0x4)
+    program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFF))
+    filters = struct.pack("HP", 1, ctypes.addressof(program))
+    with socket.socket(socket.AF_UNIX) as own:
+        for option in (26, 51):
+            tries.refused(f"socket filter {option}", own.setsockopt, 1, option, filters)
+    return tries.violations
+
+
+def schedule_of_the_agent() -> list[str]:
+    """9: root inside moves pid 1 to no other processor, priority or class."""
+    tries = Attempts()
+    tries.refused("sched_setaffinity", os.sched_setaffinity, 1, {0})
+    tries.refused("setpriority", os.setpriority, os.PRIO_PROCESS, 1, 19)
+    idle = os.sched_param(0)
+    tries.refused("sched_setscheduler", os.sched_setscheduler, 1, os.SCHED_IDLE, idle)
+    tries.refused("ioprio_set", call, "ioprio_set", 1, 1, 3 << 13)
+    return tries.violations

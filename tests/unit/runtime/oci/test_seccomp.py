@@ -47,7 +47,7 @@ def test_whatever_containers_are_usually_denied_is_denied(call: str) -> None:
 
 def test_no_call_is_in_two_lists() -> None:
     conditional = {"clone", "unshare", "personality", "ioctl", "socket", "socketpair", "clone3"}
-    conditional |= {"prlimit64"}
+    conditional |= {"prlimit64", "setsockopt", *seccomp.HUGE_PAGES}
     assert not seccomp.ALLOWED & seccomp.REFUSED
     assert not (seccomp.ALLOWED | seccomp.REFUSED) & conditional
 
@@ -111,4 +111,30 @@ def test_only_the_machines_own_calling_convention_is_let_in() -> None:
 def test_the_filter_of_commands_refuses_nothing_that_only_it_refuses() -> None:
     """So that a way round the second filter is worth nothing: the first holds by itself."""
     own = {"ioctl", "socket", "clone", "clone3", "unshare"}
+    own |= {"prlimit64", "setpriority", "ioprio_set"}  # of pid 1: the agent itself sets its own
+    own |= {name for name in confine.X86_64.calls if name.startswith("sched_set")}
     assert set(confine.X86_64.calls) - own <= seccomp.REFUSED
+
+
+@pytest.mark.parametrize(
+    "call", ["io_setup", "io_submit", "io_getevents", "io_pgetevents", "io_cancel", "io_destroy"]
+)
+def test_asynchronous_io_of_the_kernel_does_not_exist(call: str) -> None:
+    """Its contexts are counted once for the whole host."""
+    assert answer(call) == errno.ENOSYS
+
+
+@pytest.mark.parametrize("call", seccomp.HUGE_PAGES)
+def test_huge_pages_of_the_host_are_not_given(call: str) -> None:
+    index, flag = seccomp.HUGE_PAGES[call]
+    flags = [0] * 4
+    assert answer(call, *flags) is None
+    flags[index] = flag | 1
+    assert answer(call, *flags) == errno.ENOMEM
+
+
+@pytest.mark.parametrize("option", [26, 51, 26 | 1 << 32])
+def test_no_filter_is_attached_to_a_socket(option: int) -> None:
+    assert answer("setsockopt", 3, 1, option) == errno.ENOPROTOOPT
+    assert answer("setsockopt", 3, 6, option) is None
+    assert answer("setsockopt", 3, 1, 2) is None
