@@ -82,6 +82,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_stdin: Size = 4 * 1024 * MIB
     """Largest standard input of one exec in bytes; it is spooled to disk over 1 MiB."""
 
+    max_spooled: Size = 64 * 1024 * MIB
+    """Bytes on disk of all standard input and build contexts at once. Never `reserve_mb` of it."""
+
     log_level: str = "info"
     """debug, info, warn or error (also SANDBOX_LOG_LEVEL)."""
 

@@ -18,6 +18,7 @@ from atoll.engine.processes import Processes
 from atoll.engine.processes_log import ProcessLogs
 from atoll.engine.processes_table import ProcessTable
 from atoll.engine.record import Record
+from atoll.engine.room import Room
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared
 from atoll.engine.store import Store
@@ -42,6 +43,7 @@ class Engine:
         self.settings = settings
         self.store = store
         self.id = engine_id
+        self.room = Room.of(settings)
         self.namespaces: dict[str, NamespaceConfig] = {}
         self.processes = Processes(
             ProcessTable(store),

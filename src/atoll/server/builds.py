@@ -16,7 +16,8 @@ from starlette.requests import Request
 
 from atoll.engine.engine import Engine
 from atoll.engine.parts import Image
-from atoll.errors import FileTooLargeError, ImageNotFoundError, SandboxError
+from atoll.engine.room import Share
+from atoll.errors import FileTooLargeError, ImageNotFoundError, SandboxError, from_os_error
 from atoll.images import context
 from atoll.images.steps import Progress
 from atoll.server import answer, shapes
@@ -37,10 +38,18 @@ async def image(engine: Engine, request: Request) -> Stream:
     scratch = tempfile.TemporaryDirectory(
         dir=engine.settings.storage.state_dir, prefix="context-", ignore_cleanup_errors=True
     )
-    try:
-        await _receive(engine, request, Path(scratch.name))
-    except BaseException:
+    share = engine.room.share()
+
+    async def discard() -> None:
         await asyncio.to_thread(scratch.cleanup)
+        share.release()
+
+    try:
+        await _receive(engine, request, Path(scratch.name), share)
+    except BaseException as error:
+        await discard()
+        if isinstance(error, OSError) and not isinstance(error, SandboxError):
+            raise from_os_error(error, scratch.name) from error
         raise
 
     async def work(progress: Progress) -> Image:
@@ -49,7 +58,7 @@ async def image(engine: Engine, request: Request) -> Stream:
                 Path(scratch.name), wanted.dockerfile, tag=wanted.tag, progress=progress
             )
         finally:
-            await asyncio.to_thread(scratch.cleanup)
+            await discard()
 
     return _told(engine, request, work)
 
@@ -59,7 +68,7 @@ def base(engine: Engine, request: Request) -> Stream:
     return _told(engine, request, engine.images.build_base)
 
 
-async def _receive(engine: Engine, request: Request, scratch: Path) -> None:
+async def _receive(engine: Engine, request: Request, scratch: Path, share: Share) -> None:
     limit = engine.settings.images.max_image_mb * MB
     with tempfile.TemporaryFile(dir=scratch.parent) as archive:
         size = 0
@@ -69,9 +78,11 @@ async def _receive(engine: Engine, request: Request, scratch: Path) -> None:
                 raise FileTooLargeError(
                     f"the build context has more than {limit} bytes", context={"limit": limit}
                 )
+            share.take(len(chunk))
             await asyncio.to_thread(archive.write, chunk)
+        share.take(2 * size)  # unpacked here, and copied by the builder
         archive.seek(0)
-        await asyncio.to_thread(context.receive, archive, scratch, limit)
+        await asyncio.to_thread(context.receive, archive, scratch, min(limit, size))
 
 
 def _told(engine: Engine, request: Request, work: Work) -> Stream:

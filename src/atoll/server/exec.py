@@ -19,7 +19,7 @@ from atoll.wire.frames import Kind
 async def run(engine: Engine, request: Request) -> Stream:
     """Start the command of an exec request (or attach to it, when its key is known)."""
     limits = engine.settings.server
-    spool = Spool(engine.settings.storage.state_dir, limits.max_stdin)
+    spool = Spool(engine.settings.storage.state_dir, limits.max_stdin, engine.room.share())
     try:
         framed = request.headers.get("content-type", "").startswith(frames.CONTENT_TYPE)
         if framed:
@@ -29,7 +29,7 @@ async def run(engine: Engine, request: Request) -> Stream:
         wanted: process.ExecRequest = answer.decode(body, process.ExecRequest)
         check_command(wanted.command)
     except BaseException:
-        spool.__exit__(None, None, None)
+        spool.close()
         raise
     return Stream(lambda stream: _run(engine, request, wanted, spool, stream))
 

@@ -5,20 +5,24 @@ never waits for a command that waits for the caller. Small input stays in memory
 unlinked file in the state directory.
 """
 
+import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Self, TypeVar
 
 from starlette.requests import Request
 
-from atoll.errors import FileTooLargeError, ValidationFailedError
+from atoll.engine.room import Share
+from atoll.errors import FileTooLargeError, ValidationFailedError, from_os_error
 from atoll.wire import frames
 from atoll.wire.frames import Kind
 
+T = TypeVar("T")
+
 IN_MEMORY = 1 << 20
-"""Bytes kept in memory."""
+"""Bytes kept in memory, and written or read at once."""
 
 
 class Spool:
@@ -27,11 +31,15 @@ class Spool:
     Args:
         directory: on the disk that may hold large input.
         limit: most bytes.
+        share: counts what is written to the disk.
     """
 
-    def __init__(self, directory: Path, limit: int) -> None:
-        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(directory))  # noqa: SIM115
+    def __init__(self, directory: Path, limit: int, share: Share) -> None:
+        self._directory = directory
         self._limit = limit
+        self._share = share
+        self._memory = bytearray()
+        self._file: IO[bytes] | None = None
         self.size = 0
 
     def __enter__(self) -> Self:
@@ -40,13 +48,20 @@ class Spool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        self._file.close()
+        self.close()
 
-    def write(self, data: bytes) -> None:
+    def close(self) -> None:
+        """Forget all of it. Idempotent."""
+        if self._file:
+            self._file.close()
+        self._share.release()
+
+    async def write(self, data: bytes) -> None:
         """Add *data*.
 
         Raises:
             FileTooLargeError: the limit is reached.
+            NoSpaceError: the disk is full, or all callers' input together over its limit.
         """
         self.size += len(data)
         if self.size > self._limit:
@@ -55,13 +70,46 @@ class Spool:
                 context={"limit": self._limit},
                 suggestion="write a file and redirect from it",
             )
-        self._file.write(data)
+        self._memory += data
+        if len(self._memory) > IN_MEMORY:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        self._share.take(len(self._memory))
+        data, self._memory = self._memory, bytearray()
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._directory, buffering=0)  # noqa: SIM115
+            # Shielded: the descriptor must not be closed, and used again, under a write.
+            await _finished(asyncio.to_thread(_write, self._file, data))
+        except OSError as error:
+            raise from_os_error(error, str(self._directory)) from error
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield all of it from the beginning."""
-        self._file.seek(0)
-        while chunk := self._file.read(frames.CHUNK):
-            yield chunk
+        if self._file:
+            self._file.seek(0)
+            while block := await _finished(asyncio.to_thread(self._file.read, IN_MEMORY)):
+                for start in range(0, len(block), frames.CHUNK):
+                    yield block[start : start + frames.CHUNK]
+        for start in range(0, len(self._memory), frames.CHUNK):
+            yield bytes(self._memory[start : start + frames.CHUNK])
+
+
+def _write(file: IO[bytes], data: bytearray) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+async def _finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return what *work* returns; when cancelled, only after it has ended."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 async def read_frames(request: Request, spool: Spool) -> bytes:
@@ -78,7 +126,7 @@ async def read_frames(request: Request, spool: Spool) -> bytes:
                 if header is None and kind == Kind.HEADER:
                     header = payload
                 elif header is not None and kind == Kind.STDIN:
-                    spool.write(payload)
+                    await spool.write(payload)
                 elif kind != Kind.STDIN_CLOSE:
                     raise _unexpected(f"a frame of kind {kind}")
     except frames.FrameError as error:
