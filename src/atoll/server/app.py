@@ -24,7 +24,7 @@ from atoll.errors import InternalError, RouteNotFoundError, SandboxError
 from atoll.server import answer, auth, shapes
 from atoll.server.auth import Auth
 from atoll.server.handlers import BODILESS, HANDLERS, KNOWN_INSIDE, Handler
-from atoll.server.replays import Replays
+from atoll.server.replays import Replays, fingerprint
 from atoll.wire import ids
 from atoll.wire.ops import Kind, Op
 
@@ -75,19 +75,24 @@ def _endpoint(engine: Engine, op: Op[Any, Any], handler: Handler, replays: Repla
         wanted = await _body(engine, op, request)
         key = request.headers.get("idempotency-key")
         if key and op.mutates and op.kind is Kind.UNARY and op not in KNOWN_INSIDE:
-            fingerprint = (op.name, request.url.path, msgspec.json.encode(wanted))
-            result = await replays.once(
+            body = await replays.once(
                 (caller, ids.check_operation_id(key)),
-                fingerprint,
-                lambda: handler(engine, request, wanted),
+                fingerprint(
+                    op.name.encode(), request.url.path.encode(), msgspec.json.encode(wanted)
+                ),
+                lambda: _answer(handler(engine, request, wanted)),
             )
-        else:
-            result = await handler(engine, request, wanted)
+            return Response(body, media_type=shapes.JSON)
+        result = await handler(engine, request, wanted)
         if isinstance(result, msgspec.Struct):
-            return Response(msgspec.json.encode(result), media_type="application/json")
+            return Response(msgspec.json.encode(result), media_type=shapes.JSON)
         return cast("ASGIApp", result)
 
     return endpoint
+
+
+async def _answer(work: Awaitable[Any]) -> bytes:
+    return msgspec.json.encode(await work)
 
 
 async def _body(engine: Engine, op: Op[Any, Any], request: Request) -> Any:
