@@ -30,6 +30,10 @@ TERM: Final = signal.SIGTERM
 _PATIENCE: Final = 0.003
 """Seconds after which a command that neither ended nor failed is looked at."""
 
+_WAKE: Final = 0.005
+_ROUND: Final = 64
+"""Children looked at before everything else has its turn."""
+
 _NEVER_STARTED: Final = {"session": errors.SessionDestroyedError}
 
 
@@ -83,7 +87,7 @@ class Command:
         self._status: int | None = None
         self._drained = False
         self._settled = False
-        self._childless = False
+        self._childless = self._waking = False
         loop.on_child(self._reap)
         loop.soon(self._reap)
 
@@ -239,14 +243,15 @@ class Command:
 
     def _reap(self) -> None:
         try:
-            while found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED):
-                pid, status = found
+            for _ in range(_ROUND):
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
                 if not pid:
                     return
                 if os.WIFSTOPPED(status):
                     self._stopped(pid)
                 elif pid == self._stub.pid:
                     self._ended(status)
+            self._loop.soon(self._reap)
         except ChildProcessError:
             self._childless = True
             self._ending.done()
@@ -257,8 +262,14 @@ class Command:
         """A command may be stopped, and stays so; the stub that is to become it may not."""
         if pid == self._stub.pid and self._begun:
             self._on_stub()
-        if pid == self._stub.pid and not self._running:
-            tree.send(pid, signal.SIGCONT)
+        if pid == self._stub.pid and not self._running and not self._waking:
+            self._waking = True  # a little later: who stops it in a loop must not keep us busy
+            self._loop.later(_WAKE, self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False
+        if not self._running and not self._childless:
+            tree.send(self._stub.pid, signal.SIGCONT)
 
     def _ended(self, status: int) -> None:
         if not self._header:

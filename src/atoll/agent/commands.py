@@ -14,6 +14,7 @@ from atoll.agent.config import Config
 from atoll.agent.descriptors import read_all
 from atoll.agent.loop import Loop
 from atoll.agent.operations import MAX_RUNNING, Operation, Operations, check_id
+from atoll.agent.overdue import Deadline
 from atoll.agent.sessions import Session, Sessions
 from atoll.agent.viewer import Viewer
 from atoll.agent.workers import Worker, Workers
@@ -73,6 +74,7 @@ class Commands:
     def _run(self, operation: Operation, request: Request) -> None:
         session = operation.session
         operation.detach = bool(request.header.get("detach"))
+        operation.limit = _seconds(request.header.get("timeout"))
         queues = session is not None and not operation.detach
         waits = queues and session is not None and session.active is not None
         context, state = (None, []) if waits else self._context(session, turn=queues)
@@ -85,8 +87,27 @@ class Commands:
         self._operations.add(operation)
         if session and waits:
             session.waiting.append(operation)
-        elif session and queues:
+            return
+        self._set_deadline(operation)
+        if session and queues:
             session.active = operation
+
+    def _set_deadline(self, operation: Operation) -> None:
+        """From its turn on, as its supervisor counts; what that checks and refuses has ended."""
+        if operation.limit is None:
+            return
+        worker = operation.supervisor
+
+        def ask() -> None:
+            with suppress(OSError):  # its packets are full: the next step needs none
+                worker.tell({"do": "end", "reason": "timeout", "grace": 0})
+
+        def end() -> int | None:
+            self._workers.catch_up(worker)
+            operation.overdue = operation.ended is None
+            return worker.pid if operation.overdue else None
+
+        operation.deadline = Deadline(self._loop, operation.limit, ask=ask, end=end)
 
     def _context(self, session: Session | None, *, turn: bool) -> tuple[dict[str, Any], list[int]]:
         """Return what a command starts with, and the file of its session's shell state.
@@ -140,6 +161,8 @@ class Commands:
             raise errors.ValidationFailedError(
                 "from_offset is not a position", context={"field": "from_offset"}
             )
+        if operation.supervisor:
+            self._workers.catch_up(operation.supervisor)
         if operation.ended is None:
             quiet = bool(request.header.get("quiet"))
             body = {"do": "attach", "from_offset": offset, "quiet": quiet}
@@ -191,6 +214,7 @@ class Commands:
             with suppress(OSError):  # its supervisor is gone: `_on_left` reports that
                 operation.supervisor.tell({"do": "go", "context": context}, state)
                 session.active = operation
+                self._set_deadline(operation)
 
     def _on_left(self, worker: Worker) -> None:
         operation = worker.operation
@@ -198,10 +222,7 @@ class Commands:
             return
         operation.supervisor = None
         if operation.ended is None:
-            lost = errors.CommandExecutionError(
-                "the command's supervisor was killed; its outcome is not known",
-                context={"id": operation.id},
-            )
+            lost = _overdue(operation) if operation.overdue else _killed(operation)
             operation.last = frames.encode_json(Kind.ERROR, lost.to_wire())
             self._operations.end(operation, time.monotonic())
             self._after(operation, None, None)
@@ -227,6 +248,26 @@ class Commands:
             if wanted(operation):
                 with suppress(OSError):
                     operation.supervisor.tell({"do": "end", "reason": reason, "grace": grace})
+
+
+def _killed(operation: Operation) -> errors.SandboxError:
+    return errors.CommandExecutionError(
+        "the command's supervisor was killed; its outcome is not known",
+        context={"id": operation.id},
+    )
+
+
+def _overdue(operation: Operation) -> errors.SandboxError:
+    return errors.TimeoutError(
+        f"the command did not end within {operation.limit} s, and its supervisor did not answer",
+        context={"id": operation.id, "timeout": operation.limit},
+        suggestion="both were killed; something inside stops or starves the agent's processes",
+    )
+
+
+def _seconds(value: object) -> float | None:
+    """Return a time limit; one that is none is refused by who checks the request."""
+    return float(value) if isinstance(value, int | float) and value >= 0 else None
 
 
 def utc_now() -> str:

@@ -156,6 +156,8 @@ def failure(report: Mapping[str, Any], argv: Sequence[str]) -> errors.SandboxErr
         return _exec_failure(number, path, argv)
     if stage == "user":
         return errors.CommandExecutionError(f"the command's user could not be set: {reason}")
+    if stage == "limits":
+        return errors.CommandExecutionError(f"the command's limits could not be set: {reason}")
     return errors.CommandExecutionError(f"the command could not be started: {path}")
 
 

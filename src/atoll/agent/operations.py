@@ -22,11 +22,11 @@ KEEP_BYTES: Final = 64 << 20
 
 
 class Operation:
-    """One exec. `session` (or None) and `supervisor` (None once it has left) are opaque here."""
+    """One exec; `session`, `supervisor` (None once it has left) and `deadline` are opaque here."""
 
     __slots__ = (
-        "detach", "ended", "fingerprint", "id", "last", "pid", "session", "size", "supervisor",
-        "tail", "tail_fd",
+        "deadline", "detach", "ended", "fingerprint", "id", "last", "limit", "overdue", "pid",
+        "session", "size", "supervisor", "tail", "tail_fd",
     )  # fmt: skip
 
     def __init__(self, id: str, session: Any, fingerprint: int) -> None:
@@ -34,6 +34,9 @@ class Operation:
         self.pid: int | None = None
         self.detach = False
         self.supervisor: Any = None
+        self.limit: float | None = None  # seconds it may take from its turn on
+        self.deadline: Any = None  # what ends its supervisor after that
+        self.overdue = False  # and did so
         self.ended: float | None = None
         self.last = b""  # the frame that ended it
         self.tail = b""  # kept output, as frames
@@ -76,6 +79,8 @@ class Operations:
     def end(self, operation: Operation, now: float) -> None:
         """Note that *operation* has ended; its last frame and tail are set."""
         operation.ended = now
+        if operation.deadline:
+            operation.deadline.cancel()
         self._ended.append(operation)
         self._with_output.append(operation)
         self._bytes += operation.size

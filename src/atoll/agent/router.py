@@ -32,6 +32,9 @@ MAX_PENDING: Final = 512
 
 _PREFIX: Final = 5
 _POLL: Final = 0.01
+_POLL_MOST: Final = 0.5
+_ROUND: Final = 64
+"""Children looked at before everything else has its turn."""
 _MARGIN: Final = 1.0
 """Seconds beyond a grace after which an answer no longer waits for the last process."""
 
@@ -52,6 +55,7 @@ class Router:
         self._children = Children(config)
         self._commands = commands = Commands(self.loop, config, self._sessions)
         self._stopping = False
+        self._waking: set[int] = set()
         self._routes: dict[str, Handler] = {
             "hello": self._hello,
             "exec": commands.exec,
@@ -189,22 +193,33 @@ class Router:
         Commands are children of their supervisors, so no exit code is ever taken here.
         """
         with suppress(ChildProcessError):
-            while True:
+            for _ in range(_ROUND):
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
                 if not pid:
                     return
                 if os.WIFSTOPPED(status):  # by root inside: whoever waits for it would hang
-                    tree.send(pid, signal.SIGCONT)
+                    self._wake(pid)
                     continue
                 if status:
                     self._kill_orphans()
                 self._children.ended(pid)
+            self.loop.later(_POLL, self._reap)
 
-    def _kill_orphans(self) -> None:
+    def _wake(self, pid: int) -> None:
+        """Continue a stopped child, a little later: who stops it in a loop must not keep us busy."""
+        if pid not in self._waking:
+            self._waking.add(pid)
+            self.loop.later(_POLL, lambda: self._go_on(pid))
+
+    def _go_on(self, pid: int) -> None:
+        self._waking.discard(pid)
+        tree.send(pid, signal.SIGCONT)
+
+    def _kill_orphans(self, pause: float = _POLL) -> None:
         """A supervisor was killed: nobody would end or reap what it leaves, so it goes too."""
         known = self._commands.pids() | self._children.pids()
-        if tree.kill_strangers(os.getpid(), known):
-            self.loop.later(_POLL, self._kill_orphans)
+        if tree.kill_strangers(os.getpid(), known):  # for ever, if it hangs in the kernel
+            self.loop.later(pause, lambda: self._kill_orphans(min(2 * pause, _POLL_MOST)))
 
 
 class Pending:

@@ -1,6 +1,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,26 @@ def test_a_stub_ends_with_its_supervisor() -> None:
     for fd in (stub.stdin, stub.stdout, stub.stderr, *stub.theirs):
         os.close(fd)
     assert os.waitpid(stub.pid, 0)[0] == stub.pid
+
+
+def test_a_stub_joins_the_commands_cgroup_with_its_plan_and_not_before(tmp_path: Path) -> None:
+    """Until then it must have the agent's share: a fork bomb leaves nothing of the sandbox's."""
+    joined = os.open(tmp_path / "tasks", os.O_WRONLY | os.O_CREAT)
+    stub = Stub(CONFIG._replace(procs=(joined,)))
+    time.sleep(0.1)
+    assert (tmp_path / "tasks").read_bytes() == b""
+    stub.run(PLAN, {})
+    assert finish(stub) == 0
+    assert (tmp_path / "tasks").read_bytes() == b"0"
+    os.close(joined)
+
+
+def test_a_stub_that_cannot_join_executes_nothing(tmp_path: Path) -> None:
+    """Nothing may run without limits."""
+    (tmp_path / "tasks").touch()
+    closed = os.open(tmp_path / "tasks", os.O_RDONLY)
+    stub = Stub(CONFIG._replace(procs=(closed,)))
+    stub.run(PLAN, {})
+    finish(stub)
+    os.close(closed)
+    assert stub.report == {"failed": "limits", "errno": 9, "path": ""}
