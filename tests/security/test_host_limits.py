@@ -1,10 +1,15 @@
 """26: what the kernel counts once for the whole host, no sandbox can use up for the others."""
 
 import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
+from atoll.host import linux
 from e2e.runtime.boxes import Bench, Box
+from e2e.runtime.roots import ID_BASE
 
 pytestmark = pytest.mark.e2e
 
@@ -42,17 +47,40 @@ def take(box: Box, what: str, most: int = 1_000_000, hold: float = 0) -> int:
     return int(box.python(_TAKE.format(what=what, most=most, hold=hold, mq_open=mq_open)))
 
 
-LIMITS = ["terminal"]
+@asynccontextmanager
+async def stranger(bench: Bench) -> AsyncIterator[Box]:
+    """A sandbox of other ids, as any two have that an engine starts."""
+    spec = bench.spec(id_base=ID_BASE + 65_536)
+    for path in (spec.rootfs, spec.rootfs / "etc"):
+        os.chown(path, spec.id_base, spec.id_base)
+    yield Box(bench.runtime, spec, await bench.runtime.start(spec))
+    await bench.runtime.remove(spec.host_ref)
+
+
+LIMITS = ["terminal", "inotify", "queued_signal", "message_queue"]
 
 
 @pytest.mark.parametrize("what", LIMITS)
 async def test_one_sandbox_cannot_take_all(bench: Bench, what: str) -> None:
-    """The first takes what it gets and holds it; another still gets one."""
-    async with bench.running() as first, bench.running() as second:
+    """The first takes what it gets and holds it; another, of other ids, still gets one."""
+    async with bench.running() as first, stranger(bench) as second:
         holding = asyncio.create_task(asyncio.to_thread(take, first, what, hold=2))
         await asyncio.sleep(1)
         other = await asyncio.to_thread(take, second, what, most=1)
         assert (other, await holding > 1) == (1, True)
+
+
+async def test_a_sandbox_whose_namespace_root_owns_takes_all(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weakened run: what root on the host owns counts as root's."""
+    owned = linux.user_namespace
+    monkeypatch.setattr(linux, "user_namespace", lambda u, g, owner: owned(u, g))
+    async with bench.running() as first, stranger(bench) as second:
+        holding = asyncio.create_task(asyncio.to_thread(take, first, "message_queue", hold=2))
+        await asyncio.sleep(1)
+        assert await asyncio.to_thread(take, second, "message_queue", most=1) == 0
+        assert await holding > 1
 
 
 async def test_a_sandbox_has_an_end_of_terminals(bench: Bench) -> None:

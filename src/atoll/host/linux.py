@@ -9,6 +9,8 @@ import ctypes
 import os
 import signal
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -172,18 +174,21 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
-def user_namespace(uid_map: str, gid_map: str) -> int:
+def user_namespace(uid_map: str, gid_map: str, *, owner: int | None = None) -> int:
     """Return a descriptor of a new user namespace with these maps: kernel 3.8.
 
     The namespace needs a process while it is made. That child runs libc's ``sleep`` on a stack of
     its own and no Python, so it is safe in a process with threads, and it ends by itself within
     10 s if the caller is killed meanwhile. It sends no SIGCHLD, so nobody else reaps it. 0.8 ms,
     and 3 ms more for each 100 MB of the caller's memory.
+
+    *owner* is the user id, here, whose limits the namespace counts against; None is the caller's.
     """
     stack = ctypes.create_string_buffer(64 << 10)
     top = (ctypes.addressof(stack) + len(stack)) & ~0xF
-    child = _libc.clone(_libc.sleep, ctypes.c_void_p(top), CLONE_NEWUSER, ctypes.c_void_p(10))
-    pid = _check(child, "clone(CLONE_NEWUSER)")
+    with _effective_user(owner):
+        child = _libc.clone(_libc.sleep, ctypes.c_void_p(top), CLONE_NEWUSER, ctypes.c_void_p(10))
+        pid = _check(child, "clone(CLONE_NEWUSER)")
     try:
         Path(f"/proc/{pid}/uid_map").write_text(uid_map)
         Path(f"/proc/{pid}/gid_map").write_text(gid_map)
@@ -191,6 +196,31 @@ def user_namespace(uid_map: str, gid_map: str) -> int:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, _WAIT_ANY_CLONE)
+
+
+@contextmanager
+def _effective_user(uid: int | None) -> Iterator[None]:
+    """Act as *uid*, with unchanged capabilities, in the calling thread only.
+
+    The bare system call changes one thread, libc's function all of them.
+    """
+    if uid is None:
+        yield
+        return
+    before, bits = os.geteuid(), _check(_libc.prctl(_PR_GET_SECUREBITS), "prctl")
+    _check(_libc.prctl(_PR_SET_SECUREBITS, bits | _SECBIT_NO_SETUID_FIXUP), "prctl")
+    try:
+        _syscall(_SETRESUID[os.uname().machine], -1, uid, -1)
+        try:
+            yield
+        finally:
+            _syscall(_SETRESUID[os.uname().machine], -1, before, -1)
+    finally:
+        _check(_libc.prctl(_PR_SET_SECUREBITS, bits), "prctl")
+
+
+_PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP = 27, 28, 4
+_SETRESUID = {"x86_64": 117, "aarch64": 147}
 
 
 def punch_hole(fd: int, offset: int, length: int) -> None:

@@ -1,7 +1,9 @@
 import errno
+import fcntl
 import os
 import signal
 import socket
+import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -201,3 +203,13 @@ def test_a_thread_may_leave_its_namespace_and_come_back(folder: Path) -> None:
     with pytest.raises(OSError):
         linux.setns(fd, linux.CLONE_NEWNET)
     os.close(fd)
+
+
+def test_a_user_namespace_can_count_against_another_user(folder: Path) -> None:
+    """And the caller is who it was, with the capabilities it had."""
+    before = os.geteuid(), linux.capget()
+    fd = linux.user_namespace(MAP, MAP, owner=500_000)
+    owner = fcntl.ioctl(fd, 0xB704, struct.pack("I", 0))  # NS_GET_OWNER_UID
+    os.close(fd)
+    assert struct.unpack("I", owner) == (500_000,)
+    assert (os.geteuid(), linux.capget()) == before

@@ -49,6 +49,13 @@ START = "import gc; gc.disable(); from atoll.agent.__main__ import main; gc.enab
 """What ``python -m atoll.agent`` does, without importing runpy (3 ms) and without collecting
 garbage while modules are loaded (2 of 31 ms; one file with all modules in it would save 2 more)."""
 
+LIMITS = (
+    "import resource as r; r.setrlimit(r.RLIMIT_CORE, (0, 0)); "
+    "r.setrlimit(r.RLIMIT_NOFILE, ({soft}, {hard})); "
+)
+"""Set by pid 1 itself, before it knows anything: the runtime sets limits from outside, which takes
+CAP_SYS_RESOURCE where it does not own the user namespace."""
+
 MASKED_PATHS = (
     "/proc/acpi",
     "/proc/asound",
@@ -88,13 +95,16 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     agent: AgentLimits
 
 
-def config(spec: ContainerSpec, host: Host, cgroups_path: PurePosixPath) -> dict[str, Any]:
+def config(
+    spec: ContainerSpec, host: Host, cgroups_path: PurePosixPath, userns: Path
+) -> dict[str, Any]:
     """Return the configuration of the container.
 
     Args:
         spec: what to start.
         host: what it runs on.
         cgroups_path: of the agent, absolute within each cgroup hierarchy.
+        userns: the sandbox's user namespace, owned by its own root; see README.md.
     """
     return {
         "ociVersion": "1.0.2",
@@ -105,7 +115,7 @@ def config(spec: ContainerSpec, host: Host, cgroups_path: PurePosixPath) -> dict
         "linux": {
             "uidMappings": [_mapping(spec)],
             "gidMappings": [_mapping(spec)],
-            "namespaces": _namespaces(spec.netns),
+            "namespaces": _namespaces(spec.netns, userns),
             "cgroupsPath": str(cgroups_path),
             "resources": _agent_resources(host.agent),
             "maskedPaths": list(MASKED_PATHS),
@@ -140,9 +150,10 @@ def identity_source(spec: ContainerSpec, target: str) -> Path:
 def _process(host: Host) -> dict[str, Any]:
     library = f"{AGENT_DIR}/lib"
     loader = [f"{library}/{host.loader}", "--inhibit-cache", "--library-path", library]
-    python = [f"{AGENT_DIR}/bin/python", *_OPTIONS, "-c", START]
-    capabilities = sorted(COMMAND_CAPABILITIES + AGENT_CAPABILITIES)
     nofile = min(host.nofile, 1 << 19)
+    limits = LIMITS.format(soft=min(nofile, 1 << 16), hard=nofile)
+    python = [f"{AGENT_DIR}/bin/python", *_OPTIONS, "-c", limits + START]
+    capabilities = sorted(COMMAND_CAPABILITIES + AGENT_CAPABILITIES)
     return {
         "user": {"uid": 0, "gid": 0, "umask": 0o022},
         "args": loader + python,
@@ -156,10 +167,6 @@ def _process(host: Host) -> dict[str, Any]:
             "inheritable": [],
             "ambient": [],
         },
-        "rlimits": [
-            {"type": "RLIMIT_CORE", "hard": 0, "soft": 0},
-            {"type": "RLIMIT_NOFILE", "hard": nofile, "soft": min(nofile, 1 << 16)},
-        ],
         "noNewPrivileges": True,
     }
 
@@ -168,10 +175,13 @@ def _mapping(spec: ContainerSpec) -> dict[str, int]:
     return {"containerID": 0, "hostID": spec.id_base, "size": spec.id_count}
 
 
-def _namespaces(netns: Path | None) -> list[dict[str, str]]:
-    own = [{"type": kind} for kind in ("user", "pid", "mount", "ipc", "uts", "cgroup")]
-    network = {"type": "network"} | ({"path": str(netns)} if netns else {})
-    return [*own, network]
+def _namespaces(netns: Path | None, userns: Path) -> list[dict[str, str]]:
+    """A given network is not among them: the runtime is started in it (`cli.entering`).
+
+    It enters the user namespace first, from where the host's network cannot be entered any more.
+    """
+    fresh = ["pid", "mount", "ipc", "uts", "cgroup", *([] if netns else ["network"])]
+    return [{"type": "user", "path": str(userns)}, *({"type": kind} for kind in fresh)]
 
 
 def _agent_resources(limits: AgentLimits) -> dict[str, Any]:

@@ -119,7 +119,15 @@ def _told(features: Mapping[str, Any], what: str) -> set[str]:
 
 
 def run_argv(
-    choice: Choice, *, root: Path, log: Path, bundle: Path, pid_file: Path, name: str, fds: int
+    choice: Choice,
+    *,
+    root: Path,
+    log: Path,
+    bundle: Path,
+    pid_file: Path,
+    name: str,
+    fds: int,
+    enter: Sequence[str] = (),
 ) -> list[str]:
     """Return the command line that creates and starts a container and then exits.
 
@@ -131,7 +139,25 @@ def run_argv(
         pid_file: where it writes the init's pid.
         name: the container's.
         fds: how many descriptors from 3 on the init inherits.
+        enter: what the runtime is started by; see `entering`.
     """
     options = ["--root", root, "--log", log, "--log-format", "json"]
     verb = ["run", "--detach", "--bundle", bundle, "--pid-file", pid_file]
-    return [str(part) for part in (choice.path, *options, *verb, "--preserve-fds", fds, name)]
+    return [
+        str(part) for part in (*enter, choice.path, *options, *verb, "--preserve-fds", fds, name)
+    ]
+
+
+def entering(netns: Path | None) -> list[str]:
+    """Return what starts a program in *netns*; nothing when there is none to enter.
+
+    Raises:
+        RuntimeNotAvailableError: nsenter is missing.
+    """
+    if netns is None:
+        return []
+    if program := shutil.which("nsenter", path=_PATH):
+        return [program, f"--net={netns}", "--"]
+    raise RuntimeNotAvailableError(
+        "nsenter is missing", suggestion="install it (Debian: apt install util-linux)"
+    )

@@ -25,7 +25,7 @@ import msgspec
 
 import atoll
 from atoll.errors import ContainerUnavailableError, SandboxError
-from atoll.host import process
+from atoll.host import linux, process
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli
 from atoll.runtime.oci.agent_bundle import AgentBundle
@@ -130,8 +130,8 @@ class OciRuntime:
         )
 
     async def _start(self, spec: ContainerSpec) -> Container:
-        await asyncio.to_thread(self._prepare, spec)
         with ExitStack() as opened:
+            await asyncio.to_thread(self._prepare, spec, opened)
             descriptors = self._descriptors(spec, opened)
             log = self._log(spec.host_ref)
             argv = cli.run_argv(
@@ -142,6 +142,7 @@ class OciRuntime:
                 pid_file=spec.run_dir / "pid",
                 name=spec.host_ref,
                 fds=len(descriptors),
+                enter=cli.entering(spec.netns),
             )
             code = await process.run_handing_over(
                 argv, descriptors, output=log, timeout=self._timeout
@@ -151,7 +152,7 @@ class OciRuntime:
             raise error
         return Container(host_ref=spec.host_ref, pid=int(_text(spec.run_dir / "pid")))
 
-    def _prepare(self, spec: ContainerSpec) -> None:
+    def _prepare(self, spec: ContainerSpec, opened: ExitStack) -> None:
         """Make everything but the descriptors: the record first, so that it can be removed."""
         record = Record(run_dir=str(spec.run_dir), agent_dir=str(self.agent.path))
         _write(self._records / spec.host_ref, msgspec.json.encode(record))
@@ -163,7 +164,7 @@ class OciRuntime:
         for target, content in bundle.identity_files(spec).items():
             _write(bundle.identity_source(spec, target), content.encode(), mode=0o444)
         agent_cgroup = cgroup.path_of(self._engine_id, spec.host_ref) / "agent"
-        config = bundle.config(spec, self._host, agent_cgroup)
+        config = bundle.config(spec, self._host, agent_cgroup, _user_namespace(spec, opened))
         _write(spec.run_dir / "config.json", json.dumps(config).encode())
         self._cgroup(spec.host_ref).make(Limits(memory=spec.memory, cpu=spec.cpu, pids=spec.pids))
 
@@ -266,6 +267,19 @@ class OciRuntime:
         with suppress(FileNotFoundError):
             return msgspec.json.decode((self._records / host_ref).read_bytes(), type=Record)
         return None
+
+
+def _user_namespace(spec: ContainerSpec, opened: ExitStack) -> Path:
+    """Return a name for a new user namespace that its own root owns, not root of the host.
+
+    What the kernel counts by user (inotify instances, queued signals, timers, message queues) it
+    also counts for the owner of the namespace: with one owner, one sandbox took all of every
+    other and of root on the host.
+    """
+    ids = f"0 {spec.id_base} {spec.id_count}"
+    made = linux.user_namespace(ids, ids, owner=spec.id_base)
+    opened.callback(os.close, made)
+    return Path(f"/proc/{os.getpid()}/fd/{made}")
 
 
 def _clear_mount_points(rootfs: Path) -> None:

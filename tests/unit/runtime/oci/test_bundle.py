@@ -38,10 +38,11 @@ SPEC = ContainerSpec(
     ),
 )
 CGROUP = PurePosixPath("/atoll/e1/e1-abc/agent")
+USERNS = Path("/proc/7/fd/9")
 
 
 def made(**changes: Any) -> dict[str, Any]:
-    return bundle.config(msgspec.structs.replace(SPEC, **changes), HOST, CGROUP)
+    return bundle.config(msgspec.structs.replace(SPEC, **changes), HOST, CGROUP, USERNS)
 
 
 def mount_at(target: str, config: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -54,10 +55,11 @@ def test_the_configuration_is_the_reviewed_one() -> None:
 
 
 def test_all_seven_namespaces_are_the_sandboxes_own() -> None:
+    """The network given is the one that the runtime is started in."""
     kinds = {n["type"]: n.get("path") for n in made()["linux"]["namespaces"]}
     assert kinds == {
-        "user": None, "pid": None, "mount": None, "ipc": None, "uts": None, "cgroup": None,
-        "network": "/run/netns/atoll-1",
+        "user": "/proc/7/fd/9", "pid": None, "mount": None, "ipc": None, "uts": None,
+        "cgroup": None,
     }  # fmt: skip
 
 
@@ -87,11 +89,16 @@ def test_no_variable_reaches_the_agents_environment() -> None:
     assert "s3cret" not in json.dumps(made())
 
 
-def test_the_engines_own_limit_of_descriptors_is_never_exceeded() -> None:
-    host = msgspec.structs.replace(HOST, nofile=4_096)
-    limits = bundle.config(SPEC, host, CGROUP)["process"]["rlimits"]
-    assert {"type": "RLIMIT_NOFILE", "hard": 4_096, "soft": 4_096} in limits
-    assert {"type": "RLIMIT_CORE", "hard": 0, "soft": 0} in limits
+@pytest.mark.parametrize(
+    ("here", "limits"), [(1_000_000, (65_536, 524_288)), (4_096, (4_096,) * 2)]
+)
+def test_descriptors_are_limited_to_what_the_host_allows(
+    here: int, limits: tuple[int, int]
+) -> None:
+    host = msgspec.structs.replace(HOST, nofile=here)
+    code = bundle.config(SPEC, host, CGROUP, USERNS)["process"]["args"][-1]
+    assert f"setrlimit(r.RLIMIT_NOFILE, {limits})" in code
+    assert code.endswith(bundle.START)
 
 
 def test_given_mounts_are_read_only_unless_said_otherwise() -> None:

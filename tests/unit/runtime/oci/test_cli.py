@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from atoll.errors import RuntimeNotAvailableError
-from atoll.runtime.oci.cli import Candidate, Choice, choose, run_argv
+from atoll.runtime.oci.cli import Candidate, Choice, choose, entering, run_argv
 
 FEATURES: dict[str, Any] = {
     "linux": {
@@ -77,3 +77,10 @@ def test_the_command_line_hands_over_as_many_descriptors_as_are_there() -> None:
         "/usr/sbin/runc", "--root", "/r", "--log", "/l", "--log-format", "json",
         "run", "--detach", "--bundle", "/b", "--pid-file", "/p", "--preserve-fds", "6", "x",
     ]  # fmt: skip
+
+
+def test_a_network_namespace_is_entered_before_the_runtime_starts() -> None:
+    program, *rest = entering(Path("/run/netns/x"))
+    assert Path(program).name == "nsenter"
+    assert rest == ["--net=/run/netns/x", "--"]
+    assert entering(None) == []
