@@ -137,7 +137,7 @@ def test_a_caller_that_leaves_ends_the_steps_of_its_build(engine: EngineProcess)
         assert any("sleep 60" in line for line in lines)
         eventually(lambda: running(mark))
     eventually(lambda: not running(mark) and slots(engine) == [])
-    assert list(engine.state_dir.glob("context-*")) == []
+    eventually(lambda: not list(engine.state_dir.glob("context-*")))
 
 
 def running(mark: str) -> list[str]:
