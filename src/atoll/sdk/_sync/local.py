@@ -83,7 +83,7 @@ def local(config: str | Path | None = None, *, state_dir: str | Path | None = No
     """Return a private engine: a child process that is started with the first call.
 
     Programs that use the same state directory share one engine, and the last to leave stops it;
-    its sandboxes sleep then and their files stay. Use it in an ``with`` block.
+    the sandboxes they started or used sleep then; files stay. Use it in an ``with`` block.
 
     Args:
         config: path of an ``atoll.toml``.
