@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from atoll.engine.link_body import Body
-from atoll.errors import NotSupportedByRuntimeError, SandboxError, from_wire
+from atoll.errors import FileTooLargeError, NotSupportedByRuntimeError, SandboxError, from_wire
 from atoll.runtime.base import TOKEN_FILE, Runtime
 from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
@@ -107,10 +107,11 @@ class Link:
 
         Raises:
             LinkError: the agent hung up.
+            FileTooLargeError: the header is more than one frame can hold.
         """
         link = cls(connection)
         try:
-            await link.send_header(json.dumps(header).encode(), fds)
+            await link.send_header(_packed(header), fds)
         except BaseException:
             link.close()
             raise
@@ -276,6 +277,17 @@ def _check(frame: Frame) -> None:
         msgspec.json.decode(frame.payload, type=shape)
     elif frame.kind == Kind.ERROR and len(frame.payload) > MAX_ERROR:
         raise frames.FrameError(f"error answer of {len(frame.payload)} bytes")
+
+
+def _packed(header: Mapping[str, Any]) -> bytes:
+    packed = json.dumps(header).encode()
+    if len(packed) > frames.MAX_FRAME:
+        raise FileTooLargeError(
+            f"the request has {len(packed)} bytes without its body",
+            context={"limit": frames.MAX_FRAME},
+            suggestion="pass less at once: commands, environments and paths are not streamed",
+        )
+    return packed
 
 
 def error_of(frame: Frame) -> SandboxError:

@@ -27,6 +27,12 @@ MAX_CORES = 4_096
 MAX_SIZE = 1 << 31
 """MiB or MB: in bytes it still is a number that the kernel takes."""
 
+MAX_ENV = 1 << 20
+"""Characters of a sandbox's variables: every command is given all of them."""
+
+MAX_LABELS = 64 << 10
+"""Characters of a sandbox's labels: every listing shows all of them."""
+
 _MOUNT_POINT = re.compile(r"(?:/[^/\0\n]{1,255})+/?")
 _VOLUME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 
@@ -81,6 +87,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def now() -> datetime:
     """Return the wall clock: what records hold survives a reboot."""
     return datetime.now(UTC)
+
+
+def with_env(record: Record, env: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return what changes in *record* when *env* is set; refuse what `check_env` refuses."""
+    merged = record.env | dict(env)
+    check_env(merged)
+    return {"env": merged}
 
 
 def merge(old: SandboxOptions, new: SandboxOptions) -> SandboxOptions:
@@ -166,10 +179,28 @@ def check_defaults(config: NamespaceConfig, types: Mapping[str, InstanceType]) -
         _refuse("maxInstances", config.max_instances, "a limit cannot be negative")
 
 
-def _check_names(options: SandboxOptions) -> None:
-    for variable, text in (options.env or {}).items():
+def check_env(env: Mapping[str, str | None]) -> None:
+    """Refuse variables that no command could be given, or too many of them."""
+    _check_size("env", env, MAX_ENV)
+    for variable, text in env.items():
         if not variable or "=" in variable or "\0" in variable + (text or ""):
             _refuse("env", variable, "names have no '=' and nothing has a NUL byte")
+
+
+def _check_size(field: str, texts: Mapping[str, str | None], limit: int) -> None:
+    size = sum(len(name) + len(text or "") for name, text in texts.items())
+    if size > limit:
+        raise ValidationFailedError(
+            f"{field} has {size} characters, more than {limit}",
+            context={"field": field, "limit": limit},
+            suggestion="put large values into files",
+        )
+
+
+def _check_names(options: SandboxOptions) -> None:
+    check_env(options.env or {})
+    _check_size("labels", options.labels or {}, MAX_LABELS)
+    _check_size("volumes", options.volumes or {}, MAX_LABELS)
     for label, meaning in (options.labels or {}).items():
         if not label or not (label + meaning).isprintable() or set(",=") & set(label + meaning):
             _refuse("labels", label, "labels have no ',', '=' or control characters")

@@ -167,8 +167,9 @@ class Sandbox:
 
     async def set_env(self, env: Variables) -> None:
         """Set variables of the sandbox, now and for every later start. Starts nothing."""
+        rules.check_env(env)
         await self.configure(SandboxOptions())
-        await self._entry.change(lambda old: {"env": old.env | dict(env)})
+        await self._entry.change(lambda old: rules.with_env(old, env))
         if self.endpoint:
             await self._apply(self.endpoint, env)
 

@@ -18,7 +18,9 @@ from atoll.wire import files, frames, ops
 from atoll.wire.base import Request as WireRequest
 from atoll.wire.frames import Kind
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_DIGITS = 18
+"""Of an offset that a file can have. `int` of thousands of them is an error."""
 
 _INERT = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
 """A page that code in a sandbox wrote must not act as this engine's own in a browser."""
@@ -39,12 +41,18 @@ def parse_range(header: str | None) -> Part | None:
     match = _RANGE.fullmatch(header.strip()) if header else None
     if not match or match[0] == "bytes=-":
         return None
-    first, last = match[1], match[2]
+    first, last = match[1], _offset(match[2])
     if not first:
-        return Part(-int(last))
-    if not last:
-        return Part(int(first))
-    return Part(int(first), int(last) - int(first) + 1) if int(last) >= int(first) else None
+        return Part(-last)
+    start = _offset(first)
+    if not match[2]:
+        return Part(start)
+    return Part(start, last - start + 1) if last >= start else None
+
+
+def _offset(digits: str) -> int:
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) <= _DIGITS else 10**_DIGITS
 
 
 def within(part: Part, size: int) -> Part:

@@ -8,12 +8,18 @@ newer engine. Durations are whole milliseconds on the wire, in fields whose Pyth
 
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 Duration = float | timedelta | str
 """What every public call takes as a duration: seconds, a timedelta, or "30s" "5m" "1h" "2d"."""
+
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+"""An integer of a request. What Python alone could hold ends at the first float or C function."""
+
+Millis = Annotated[int, msgspec.Meta(ge=0, le=100 * 365 * 24 * 3600 * 1000)]
+"""A duration of a request in milliseconds: up to 100 years, what a date can be moved by."""
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from atoll.wire.base import Request, Result
+from atoll.wire.base import Request, Result, Whole
 
 
 class PathRequest(Request, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class MkdirRequest(PathRequest, frozen=True, kw_only=True):
     """Make a directory, with its parents when `recursive`."""
 
     recursive: bool = False
-    mode: int | None = None
+    mode: Whole | None = None
 
 
 class DeleteRequest(PathRequest, frozen=True, kw_only=True):
@@ -51,13 +51,13 @@ class ListRequest(PathRequest, frozen=True, kw_only=True):
     recursive: bool = False
     include_hidden: bool = False
     cursor: str | None = None
-    limit: int = 1000
+    limit: Whole = 1000
 
 
 class PermissionsRequest(PathRequest, frozen=True, kw_only=True):
     """Change mode, owner or group; None leaves it."""
 
-    mode: int | None = None
+    mode: Whole | None = None
     owner: str | int | None = None
     group: str | int | None = None
 
@@ -129,7 +129,7 @@ class SearchRequest(PathRequest, frozen=True, kw_only=True):
     """Find files and directories by glob; one without a slash is compared with names only."""
 
     pattern: str = "*"
-    limit: int = 10_000
+    limit: Whole = 10_000
 
 
 class FindRequest(PathRequest, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ class FindRequest(PathRequest, frozen=True, kw_only=True):
     text: str = ""
     regex: bool = False
     glob: str | None = None
-    limit: int = 10_000
+    limit: Whole = 10_000
 
 
 class Match(Result, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from atoll.wire.base import Request, Result
+from atoll.wire.base import Millis, Request, Result, Whole
 
 CLONE_TIMEOUT_MS = 600_000
 """Default time limit of a clone: large histories take minutes, a dead host takes for ever."""
@@ -19,8 +19,8 @@ class GitCheckoutRequest(Request, frozen=True, kw_only=True):
     url: str
     branch: str | None = None  # or a tag
     target_dir: str | None = None
-    depth: int | None = None  # commits of history; None: all
-    clone_timeout_ms: int | None = msgspec.field(default=CLONE_TIMEOUT_MS, name="cloneTimeout")
+    depth: Whole | None = None  # commits of history; None: all
+    clone_timeout_ms: Millis | None = msgspec.field(default=CLONE_TIMEOUT_MS, name="cloneTimeout")
     session: str | None = None
 
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from atoll.wire import files, git, process, sandbox
-from atoll.wire.base import Done, Empty, Request, Result
+from atoll.wire.base import Done, Empty, Request, Result, Whole
 
 RequestT = TypeVar("RequestT", bound=Request)
 ResultT = TypeVar("ResultT", bound=Result)
@@ -80,7 +80,7 @@ class ListSandboxes(Request, frozen=True, kw_only=True):
     labels: str | None = None
     state: str | None = None
     cursor: str | None = None
-    limit: int = 100
+    limit: Whole = 100
 
 
 LIST_SANDBOXES = Op(
@@ -105,7 +105,7 @@ EXEC = Op(
 class Attach(Request, frozen=True, kw_only=True):
     """From which offset of the combined output on."""
 
-    from_offset: int = 0
+    from_offset: Whole = 0
 
 
 ATTACH = Op(
@@ -130,14 +130,14 @@ FILES = SANDBOX + "/files"
 class ReadFile(files.PathRequest, frozen=True, kw_only=True):
     """What to read: `length` bytes from `offset` on, or all."""
 
-    offset: int = 0
-    length: int | None = None
+    offset: Whole = 0
+    length: Whole | None = None
 
 
 class WriteFile(files.PathRequest, frozen=True, kw_only=True):
     """Where to write the body. `mode` is a number in decimal; `append` writes in place."""
 
-    mode: int | None = None
+    mode: Whole | None = None
     append: bool = False
 
 

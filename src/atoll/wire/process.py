@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.wire.base import Request, Result
+from atoll.wire.base import Millis, Request, Result, Whole
 
 DEFAULT_TIMEOUT_MS = 120_000
 """Default time limit of a command (semantics.md "Commands" 7)."""
@@ -24,7 +24,7 @@ class ExecRequest(Request, frozen=True, kw_only=True):
     """HEADER of an exec request body; STDIN frames may follow when `stdin` is true."""
 
     command: str | list[str]
-    timeout_ms: int | None = msgspec.field(default=DEFAULT_TIMEOUT_MS, name="timeout")
+    timeout_ms: Millis | None = msgspec.field(default=DEFAULT_TIMEOUT_MS, name="timeout")
     env: dict[str, str | None] = msgspec.field(default_factory=dict)
     cwd: str | None = None
     user: str | None = None
@@ -33,10 +33,10 @@ class ExecRequest(Request, frozen=True, kw_only=True):
     open_stdin: bool = False  # stdin stays open; fed by POST …/operations/{op}/stdin
     buffered: bool = False  # cut each stream at the output limit
     pty: bool = False
-    cols: int = 80
-    rows: int = 24
+    cols: Whole = 80
+    rows: Whole = 24
     shell_state: bool = True  # False: a fresh process (spawn, argv lists)
-    from_offset: int = 0  # attach to the operation of this idempotency key from here
+    from_offset: Whole = 0  # attach to the operation of this idempotency key from here
 
 
 class ExecResult(Result, frozen=True, kw_only=True):
@@ -190,8 +190,8 @@ class SignalRequest(Request, frozen=True, kw_only=True):
 class ResizeRequest(Request, frozen=True, kw_only=True):
     """New size of an operation's terminal, in characters."""
 
-    cols: int
-    rows: int
+    cols: Whole
+    rows: Whole
 
 
 class ProcessStatus(StrEnum):
@@ -210,7 +210,7 @@ class StartProcessRequest(Request, frozen=True, kw_only=True):
 
     command: str | list[str]
     process_id: str | None = None
-    timeout_ms: int | None = msgspec.field(default=None, name="timeout")
+    timeout_ms: Millis | None = msgspec.field(default=None, name="timeout")
     env: dict[str, str | None] = msgspec.field(default_factory=dict)
     cwd: str | None = None
     user: str | None = None
@@ -258,7 +258,7 @@ class ProcessQuery(Request, frozen=True, kw_only=True):
     """Which process of an id is meant, and how long to wait for its end."""
 
     handle: str | None = None  # None: the one the id names now
-    wait_ms: int = msgspec.field(default=0, name="wait")
+    wait_ms: Millis = msgspec.field(default=0, name="wait")
 
 
 class KillProcess(Request, frozen=True, kw_only=True):
@@ -281,9 +281,9 @@ class LogsQuery(Request, frozen=True, kw_only=True):
     which it does.
     """
 
-    from_offset: int = 0
+    from_offset: Whole = 0
     follow: bool = True
-    limit_ms: int | None = msgspec.field(default=None, name="limit")
+    limit_ms: Millis | None = msgspec.field(default=None, name="limit")
     handle: str | None = None
 
 
@@ -325,12 +325,12 @@ class ProcessLogs(Result, frozen=True, kw_only=True):
 class WaitForPort(Request, frozen=True, kw_only=True):
     """Wait until something answers on a port of 127.0.0.1 or ::1 inside the sandbox."""
 
-    port: int
+    port: Whole
     mode: str = "http"  # or tcp
     path: str = "/"
-    status: tuple[int, int] = (200, 399)  # lowest and highest status of HTTP that will do
-    interval_ms: int = msgspec.field(default=500, name="interval")
-    wait_ms: int = msgspec.field(default=0, name="wait")
+    status: tuple[Whole, Whole] = (200, 399)  # lowest and highest status of HTTP that will do
+    interval_ms: Millis = msgspec.field(default=500, name="interval")
+    wait_ms: Millis = msgspec.field(default=0, name="wait")
     handle: str | None = None
 
 
@@ -356,7 +356,7 @@ class CreateSessionRequest(Request, frozen=True, kw_only=True):
     cwd: str | None = None
     user: str | None = None
     isolation: bool = False
-    command_timeout_ms: int | None = msgspec.field(default=None, name="commandTimeout")
+    command_timeout_ms: Millis | None = msgspec.field(default=None, name="commandTimeout")
 
 
 class SessionInfo(Result, frozen=True, kw_only=True):

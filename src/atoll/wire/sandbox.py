@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.wire.base import Request, Result
+from atoll.wire.base import Request, Result, Whole
 
 
 class State(StrEnum):
@@ -26,8 +26,8 @@ class CustomInstance(Request, frozen=True, kw_only=True):
     """A size of one's own instead of a named instance type."""
 
     vcpu: float
-    memory_mib: int
-    disk_mb: int
+    memory_mib: Whole
+    disk_mb: Whole
 
 
 class SandboxOptions(Request, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class SandboxOptions(Request, frozen=True, kw_only=True):
     and `volumes` at the next start.
     """
 
-    sleep_after_ms: int | None = msgspec.field(default=None, name="sleepAfter")
+    sleep_after_ms: Whole | None = msgspec.field(default=None, name="sleepAfter")
     keep_alive: bool | None = None
     sleep_mode: str | None = None  # stop, freeze, checkpoint
     enable_default_session: bool | None = None
@@ -47,8 +47,8 @@ class SandboxOptions(Request, frozen=True, kw_only=True):
     env: dict[str, str | None] | None = None
     enable_internet: bool | None = None
     labels: dict[str, str] | None = None
-    ttl_ms: int | None = msgspec.field(default=None, name="ttl")
-    queue_ms: int | None = msgspec.field(default=None, name="queue")
+    ttl_ms: Whole | None = msgspec.field(default=None, name="ttl")
+    queue_ms: Whole | None = msgspec.field(default=None, name="queue")
     volumes: dict[str, str] | None = None
 
 
@@ -100,9 +100,9 @@ class NamespaceConfig(Request, frozen=True, kw_only=True):
 
     image: str | None = None
     instance_type: str | CustomInstance | None = None
-    max_instances: int | None = None
+    max_instances: Whole | None = None
     env: dict[str, str] = msgspec.field(default_factory=dict)
-    sleep_after_ms: int | None = msgspec.field(default=None, name="sleepAfter")
+    sleep_after_ms: Whole | None = msgspec.field(default=None, name="sleepAfter")
     enable_internet: bool | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 

@@ -173,3 +173,46 @@ async def test_a_call_that_is_sent_again_changes_nothing(
     assert (again.json()["generation"], world.runtime.starts) == (1, 1)
     other = await client.post(BOX + "/stop", headers=key)
     assert await error(other) == (409, "IDEMPOTENCY_CONFLICT")
+
+
+HUGE = 10**30
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "", {"ttl": 10**18}),
+        ("PUT", "", {"sleepAfter": 1 << 63}),
+        ("PUT", "", {"queue": -1}),
+        ("PUT", "", {"queue": HUGE}),
+        ("PUT", "", {"instanceType": {"vcpu": 1e308, "memoryMib": 64, "diskMb": 100}}),
+        ("PUT", "", {"instanceType": {"vcpu": 1, "memoryMib": 10**18, "diskMb": 100}}),
+        ("PUT", "", {"instanceType": {"vcpu": 1, "memoryMib": HUGE, "diskMb": 100}}),
+        ("POST", "/exec", {"command": "true", "timeout": HUGE}),
+        ("POST", "/exec", {"command": "true", "cols": HUGE, "pty": True}),
+        ("POST", "/processes", {"command": "true", "timeout": HUGE}),
+        ("POST", "/files/mkdir", {"path": "/tmp/a", "mode": HUGE}),
+        ("PUT", "", {"env": {"A": "x" * 2_000_000}}),
+        ("POST", "/env", {"env": {"A": "x" * 2_000_000}}),
+        ("PUT", "", {"labels": {"a": "x" * 100_000}}),
+    ],
+)
+async def test_what_no_sandbox_can_be_given_is_the_callers_fault(
+    client: httpx2.AsyncClient, method: str, path: str, body: dict[str, object]
+) -> None:
+    answer = await client.request(method, BOX + path, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_FAILED")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/files/mkdir", {"path": "/tmp/" + "a" * 9_000_000}),
+        ("/exec", {"command": "true", "env": {"A": "a" * 9_000_000}}),
+    ],
+)
+async def test_what_is_too_large_for_the_agent_is_refused(
+    client: httpx2.AsyncClient, path: str, body: dict[str, object]
+) -> None:
+    answer = await client.post(BOX + path, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (413, "FILE_TOO_LARGE")

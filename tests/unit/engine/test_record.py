@@ -157,3 +157,26 @@ def test_activity_is_noted_when_it_moved_by_a_second() -> None:
     noted = make_record(last_activity_at=now)
     assert rules.activity(noted, now + timedelta(seconds=9), 8.5) == {}
     assert rules.activity(noted, now + timedelta(seconds=9), 8) != {}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SandboxOptions(env={"A": "x" * rules.MAX_ENV}),
+        SandboxOptions(labels={str(n): "x" * 1_000 for n in range(70)}),
+    ],
+)
+def test_more_text_than_every_listing_or_command_can_carry_is_refused(
+    options: SandboxOptions,
+) -> None:
+    with pytest.raises(ValidationFailedError) as caught:
+        rules.check_options(options, TYPES)
+    assert len(caught.value.message) < 200
+
+
+def test_variables_that_are_set_one_by_one_have_the_same_limit() -> None:
+    half = {"A": "x" * (rules.MAX_ENV // 2)}
+    record = make_record(**rules.with_env(make_record(), half))
+    assert rules.with_env(record, {"A": "1", "B": None})["env"] == {"A": "1", "B": None}
+    with pytest.raises(ValidationFailedError):
+        rules.with_env(record, {"B": half["A"]})

@@ -19,6 +19,11 @@ from atoll.wire import ops
         ("bytes=0-1,3-4", None),
         ("lines=0-1", None),
         ("bytes=a-b", None),
+        ("bytes=\u00b2-", None),
+        ("bytes=" + "9" * 5_000 + "-", Part(10**18)),
+        ("bytes=-" + "9" * 5_000, Part(-(10**18))),
+        ("bytes=0-" + "9" * 5_000, Part(0, 10**18 + 1)),
+        ("bytes=" + "0" * 5_000 + "7-", Part(7)),
     ],
 )
 def test_one_range_is_understood_and_others_mean_the_whole(
