@@ -123,6 +123,7 @@ async def test_x11_x13_output_is_byte_exact(box: Client, text: str) -> None:
     assert (await box.exec(["printf", text])).stdout == exact
 
 
+@pytest.mark.container
 async def test_x13_random_bytes_arrive_as_they_are(box: Client) -> None:
     await box.exec("head -c 1000 /dev/urandom > r")
     assert (await box.exec("cat r")).stdout == await box.read("/workspace/r")

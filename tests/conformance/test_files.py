@@ -13,6 +13,7 @@ from atoll import errors
 from conformance.clients import Client
 
 
+@pytest.mark.container
 @pytest.mark.clients("sync", "http", "cli")
 @pytest.mark.parametrize("size", [0, 1, 20_000, 120_000, 5 << 20])
 async def test_f01_content_comes_back_as_it_was(box: Client, size: int) -> None:
@@ -54,6 +55,7 @@ async def test_f01_all_kinds_of_content_can_be_written(sandbox: atoll.Sandbox) -
     assert (await sandbox.read_file("f", encoding="bytes")).content == b"\0\1more"
 
 
+@pytest.mark.container
 async def test_f02_all_byte_values_in_every_encoding(sandbox: atoll.Sandbox) -> None:
     data = bytes(range(256))
     await sandbox.write_file("/tmp/all", data)
@@ -69,6 +71,7 @@ async def test_f02_all_byte_values_in_every_encoding(sandbox: atoll.Sandbox) -> 
     assert (text.content, text.encoding, text.is_binary) == ("ü\n", "utf-8", False)
 
 
+@pytest.mark.container
 async def test_f04_listing_shows_what_is_there(sandbox: atoll.Sandbox) -> None:
     await sandbox.exec(["sh", "-c", "mkdir -p d/.hidden/e; cd d; touch a .b; ln -s ../d loop"])
     plain = await sandbox.list_files("/workspace/d")
@@ -85,6 +88,7 @@ async def test_f04_listing_shows_what_is_there(sandbox: atoll.Sandbox) -> None:
     assert (types["a"], types["loop"], types["e"]) == ("file", "symlink", "directory")
 
 
+@pytest.mark.container
 async def test_f04_listing_pages(sandbox: atoll.Sandbox) -> None:
     await sandbox.exec(["sh", "-c", "mkdir p; cd p; seq 250 | xargs touch"])
     names: list[str] = []
@@ -116,6 +120,7 @@ async def test_f04_what_is_missing_is_typed_with_its_path(
     assert caught.value.context["path"] == "/no/such"
 
 
+@pytest.mark.container
 async def test_f05_a_dangling_link_is_written_through_inside_the_root(
     sandbox: atoll.Sandbox,
 ) -> None:
@@ -148,6 +153,7 @@ async def test_the_small_calls_do_what_they_say(sandbox: atoll.Sandbox) -> None:
         await sandbox.mkdir("c")
 
 
+@pytest.mark.container
 async def test_names_of_all_kinds_are_safe(sandbox: atoll.Sandbox) -> None:
     for name in ("with space", "quote'\"", "line\nbreak", "-rf", "*", "ü" * 100, "x" * 255, "#?&%"):
         await sandbox.write_file(f"/workspace/n/{name}", name)
@@ -157,6 +163,7 @@ async def test_names_of_all_kinds_are_safe(sandbox: atoll.Sandbox) -> None:
     assert (await sandbox.list_files("/workspace/n")).count == 8
 
 
+@pytest.mark.container
 async def test_folders_travel_as_one_stream(
     sandbox: atoll.Sandbox, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -180,6 +187,7 @@ async def test_folders_travel_as_one_stream(
     assert one.read_bytes() == b"#!/bin/sh\necho ran\n"
 
 
+@pytest.mark.container
 async def test_search_find_and_replace(sandbox: atoll.Sandbox) -> None:
     await sandbox.write_file("s/a.py", "import os\nprint('old')\n")
     await sandbox.write_file("s/b.txt", "old\n")

@@ -21,6 +21,7 @@ async def test_f04_a_foreign_owner_is_a_number(sandbox: atoll.Sandbox) -> None:
     assert (listed.owner, listed.group) == ("54321", "54322")
 
 
+@pytest.mark.container
 async def test_f04_a_loop_of_links_is_cut(sandbox: atoll.Sandbox) -> None:
     await sandbox.exec(["sh", "-c", "mkdir -p l/a; ln -s .. l/a/up; ln -s self l/self"])
     found = await sandbox.list_files("l", recursive=True)

@@ -71,6 +71,7 @@ async def git(sandbox: atoll.Sandbox) -> AsyncIterator[Git]:
     await server.kill()
 
 
+@pytest.mark.container
 async def test_l14_a_repository_is_cloned(sandbox: atoll.Sandbox, git: Git) -> None:
     done = await sandbox.git_checkout(git.url())
     assert (done.success, done.path) == (True, "/workspace/repo")
@@ -78,6 +79,7 @@ async def test_l14_a_repository_is_cloned(sandbox: atoll.Sandbox, git: Git) -> N
     assert (await sandbox.read_file("repo/f")).content == "3\n"
 
 
+@pytest.mark.container
 async def test_l14_branch_tag_depth_and_directory(sandbox: atoll.Sandbox, git: Git) -> None:
     side = await sandbox.git_checkout(git.url(), branch="side", target_dir="a b/-x", depth=1)
     assert (side.branch, side.path) == ("side", "/workspace/a b/-x")
@@ -87,6 +89,7 @@ async def test_l14_branch_tag_depth_and_directory(sandbox: atoll.Sandbox, git: G
     assert (tag.branch, (await sandbox.read_file("/tmp/tag/f")).content) == (None, "2\n")
 
 
+@pytest.mark.container
 async def test_l14_an_empty_repository_has_no_commit(sandbox: atoll.Sandbox, git: Git) -> None:
     done = await sandbox.git_checkout(git.url(repository="empty.git"))
     assert (done.path, done.commit) == ("/workspace/empty", None)
@@ -98,6 +101,7 @@ async def test_l14_the_directory_of_the_session_counts(sandbox: atoll.Sandbox, g
     assert (await session.git_checkout(git.url())).path == "/tmp/deep/repo"
 
 
+@pytest.mark.container
 @pytest.mark.parametrize("token", [QUOTED, "%74ok-en%25"])
 async def test_l14_credentials_are_nowhere_but_at_the_server(
     url: str, sandbox: atoll.Sandbox, git: Git, token: str
@@ -206,6 +210,7 @@ async def _no_git_runs(sandbox: atoll.Sandbox) -> None:
     pytest.fail("git goes on")
 
 
+@pytest.mark.container
 async def test_l14_by_the_blocking_sdk_and_http(url: str, sandbox: atoll.Sandbox, git: Git) -> None:
     def clone() -> tuple[str | None, dict[str, object], int, str]:
         with atoll.sync.connect(url) as env:

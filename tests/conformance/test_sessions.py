@@ -85,6 +85,7 @@ async def test_t04_env_vars_reach_every_later_command_and_none_unsets(
     assert (await sandbox.exec(["printenv", "B"])).exit_code == 1
 
 
+@pytest.mark.container
 async def test_t04_env_vars_and_files_are_there_after_a_stop(sandbox: atoll.Sandbox) -> None:
     await sandbox.exec("echo kept > f; cd /tmp; v=1")
     await sandbox.set_env_vars({"A": "1"})

@@ -61,6 +61,7 @@ async def names(sandbox: atoll.Sandbox, path: str) -> set[str]:
 # F01: sizes.
 
 
+@pytest.mark.container
 @pytest.mark.clients("sync", "http", "cli")
 async def test_f01_33_megabytes_are_no_limit(box: Client) -> None:
     data = os.urandom(33 * MB)
@@ -193,6 +194,7 @@ async def test_a_tag_says_whether_a_file_is_the_same(
     assert (part.status, part.body) == (200, b"9876543210")
 
 
+@pytest.mark.container
 async def test_bodies_are_raw_bytes(sandbox: atoll.Sandbox, ask: Callable[..., Answer]) -> None:
     data = bytes(range(256)) * 5
     put = await asyncio.to_thread(ask, "PUT", "files?path=%2Fworkspace%2Fa%20b&mode=448", data)
@@ -211,6 +213,7 @@ async def test_bodies_are_raw_bytes(sandbox: atoll.Sandbox, ask: Callable[..., A
 # What is cut in the middle leaves nothing.
 
 
+@pytest.mark.container
 async def test_a_write_that_breaks_off_leaves_the_old_file(sandbox: atoll.Sandbox) -> None:
     await sandbox.write_file("d/f", b"old")
 
@@ -226,6 +229,7 @@ async def test_a_write_that_breaks_off_leaves_the_old_file(sandbox: atoll.Sandbo
     assert await names(sandbox, "/workspace/d") == {"f"}
 
 
+@pytest.mark.container
 async def test_a_write_that_is_cancelled_leaves_the_old_file(sandbox: atoll.Sandbox) -> None:
     await sandbox.write_file("d/f", b"old")
     begun = asyncio.Event()
@@ -245,6 +249,7 @@ async def test_a_write_that_is_cancelled_leaves_the_old_file(sandbox: atoll.Sand
     assert await names(sandbox, "/workspace/d") == {"f"}
 
 
+@pytest.mark.container
 @pytest.mark.parametrize("existing", [False, True])
 async def test_an_upload_that_breaks_off_leaves_nothing(
     url: str, sandbox: atoll.Sandbox, existing: bool
@@ -347,6 +352,7 @@ def _listing(top: Path) -> dict[str, tuple[int, str]]:
     }
 
 
+@pytest.mark.container
 async def test_a_folder_comes_back_as_it_went(
     sandbox: atoll.Sandbox, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -375,6 +381,7 @@ def _cp(url: str, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.container
 async def test_cp_copies_files_and_folders_both_ways(
     url: str, sandbox: atoll.Sandbox, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -28,6 +28,7 @@ async def watchers(sandbox: atoll.Sandbox) -> int:
     return int((await sandbox.exec(["sh", "-c", script])).stdout)
 
 
+@pytest.mark.container
 async def test_changes_are_told_as_they_happen(sandbox: atoll.Sandbox) -> None:
     await sandbox.mkdir("w/.git", recursive=True)
     async with sandbox.watch("w") as watch:
@@ -46,6 +47,7 @@ async def test_changes_are_told_as_they_happen(sandbox: atoll.Sandbox) -> None:
         ]  # fmt: skip
 
 
+@pytest.mark.container
 async def test_include_names_what_is_told(sandbox: atoll.Sandbox) -> None:
     await sandbox.mkdir("w")
     async with sandbox.watch("w", include=["*.py"]) as watch:
@@ -91,6 +93,7 @@ async def test_a_watch_ends_with_its_directory(sandbox: atoll.Sandbox) -> None:
     assert rest[-1] == ("stopped", "deleted")
 
 
+@pytest.mark.container
 async def test_what_cannot_be_watched_is_typed(sandbox: atoll.Sandbox) -> None:
     with pytest.raises(errors.FileNotFoundError) as caught:
         await anext(sandbox.watch("nothing"))
@@ -115,6 +118,7 @@ async def test_the_blocking_sdk_has_the_same_watch(url: str, sandbox_id: str) ->
     assert await asyncio.to_thread(watch) == ["watching", "create"]
 
 
+@pytest.mark.container
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])
 async def test_programs_without_our_sdk_can_watch(
     url: str, sandbox: atoll.Sandbox, accept: str
