@@ -31,8 +31,9 @@ from atoll.wire import frames
 from atoll.wire.agent import ORPHAN_GRACE, TIMEOUT_GRACE
 from atoll.wire.frames import Frame, Kind
 
-MAX_GROWTH: Final = 2 << 10
-"""KiB a supervisor may have grown by and still take another command."""
+MAX_GROWTH: Final = 4 << 10
+"""KiB a supervisor may have grown by and still take another command. The first command alone is
+2.4 MiB with the Python of Debian 12: pages of the interpreter that are touched for the first time."""
 
 INLINE_TAIL: Final = 2 << 10
 """Bytes of kept output that are handed to the router in the message itself."""
