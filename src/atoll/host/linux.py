@@ -11,7 +11,7 @@ import signal
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _AT_FDCWD = -100
@@ -21,6 +21,7 @@ _SYS_MOVE_MOUNT = 429
 _SYS_FSOPEN = 430
 _SYS_FSCONFIG = 431
 _SYS_FSMOUNT = 432
+_SYS_OPENAT2 = 437
 _SYS_PIDFD_GETFD = 438
 _SYS_MOUNT_SETATTR = 442
 
@@ -221,6 +222,19 @@ def _effective_user(uid: int | None) -> Iterator[None]:
 
 _PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP = 27, 28, 4
 _SETRESUID = {"x86_64": 117, "aarch64": 147}
+
+
+def open_in_root(root: int, path: str | PurePath) -> int:
+    """Return an O_PATH descriptor of *path* as a process sees it whose root is *root*: kernel 5.6.
+
+    Links are followed within that root; those of /proc that leave it are not.
+    """
+    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _NO_MAGICLINKS)
+    name = ctypes.c_char_p(os.fsencode(path))
+    return _syscall(_SYS_OPENAT2, root, name, how, len(how), about=str(path))
+
+
+_RESOLVE_IN_ROOT, _NO_MAGICLINKS = 0x10, 0x02
 
 
 def punch_hole(fd: int, offset: int, length: int) -> None:

@@ -213,3 +213,14 @@ def test_a_user_namespace_can_count_against_another_user(folder: Path) -> None:
     os.close(fd)
     assert struct.unpack("I", owner) == (500_000,)
     assert (os.geteuid(), linux.capget()) == before
+
+
+def test_a_link_is_followed_within_the_root_that_is_given(folder: Path) -> None:
+    (folder / "in").mkdir()
+    (folder / "in/file").touch()
+    (folder / "in/link").symlink_to("/../../file")
+    top = os.open(folder / "in", os.O_PATH)
+    found = linux.open_in_root(top, "link")
+    assert os.fstat(found).st_ino == (folder / "in/file").stat().st_ino
+    for fd in (found, top):
+        os.close(fd)

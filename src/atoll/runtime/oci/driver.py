@@ -27,10 +27,10 @@ import atoll
 from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.host import linux, process
 from atoll.runtime.base import Container, ContainerSpec, Usage
-from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli
+from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli, unusable
 from atoll.runtime.oci.agent_bundle import AgentBundle
 from atoll.runtime.oci.cgroup_files import Limits
-from atoll.runtime.oci.verdict import verdict
+from atoll.runtime.oci.verdict import verdict, without
 from atoll.settings import MIB, RuntimeSettings, StorageSettings
 
 BACKLOG: Final = 4_096
@@ -120,13 +120,14 @@ class OciRuntime:
             await _in_full(self.remove, spec.host_ref)
             if isinstance(error, SandboxError) or not isinstance(error, OSError):
                 raise
-            raise self._unavailable(error) from error
+            raise self._unavailable(error, spec) from error
 
-    def _unavailable(self, error: OSError) -> ContainerUnavailableError:
+    def _unavailable(self, error: OSError, spec: ContainerSpec) -> ContainerUnavailableError:
         """TimeoutError is one of those, and has nothing to say for itself."""
         late = f"{self.name} did not finish within {self._timeout:g} s"
         return ContainerUnavailableError(
-            str(error) or late, context={"reason": "runtime", "runtime": self.name}
+            without(str(error), self._private(spec)) or late,
+            context={"reason": "runtime", "runtime": self.name},
         )
 
     async def _start(self, spec: ContainerSpec) -> Container:
@@ -148,17 +149,34 @@ class OciRuntime:
                 argv, descriptors, output=log, timeout=self._timeout
             )
         told = _text(spec.run_dir / "runtime.log")
-        if error := verdict(self.name, "run", code, told, stderr=self.log_tail(spec.host_ref)):
+        if error := verdict(
+            self.name,
+            "run",
+            code,
+            told,
+            stderr=self.log_tail(spec.host_ref),
+            private=self._private(spec),
+        ):
             raise error
         return Container(host_ref=spec.host_ref, pid=int(_text(spec.run_dir / "pid")))
+
+    def _private(self, spec: ContainerSpec) -> dict[str, str]:
+        """Paths of the host that no caller is told → what stands for them."""
+        sources = {str(mount.source): f"source of {mount.target}" for mount in spec.mounts}
+        return sources | {
+            str(spec.rootfs): "",  # what is left is the path inside
+            str(spec.run_dir): "(run)",
+            str(self.agent.path): bundle.AGENT_DIR,
+            str(self._root.parent.parent): "(state)",
+        }
 
     def _prepare(self, spec: ContainerSpec, opened: ExitStack) -> None:
         """Make everything but the descriptors: the record first, so that it can be removed."""
         record = Record(run_dir=str(spec.run_dir), agent_dir=str(self.agent.path))
         _write(self._records / spec.host_ref, msgspec.json.encode(record))
-        for mount in spec.mounts:
-            mount.source.stat()  # runtimes have no words for a source that is missing
-        _clear_mount_points(spec.rootfs)
+        # Runtimes have no words for a source that is missing; this has.
+        targets = {m.target: stat.S_ISDIR(m.source.stat().st_mode) for m in spec.mounts}
+        unusable.clear(spec.rootfs, dict.fromkeys(bundle.identity_files(spec), False) | targets)
         spec.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         agent_bundle.use(self.agent.path, spec.host_ref, spec.run_dir)
         for target, content in bundle.identity_files(spec).items():
@@ -280,23 +298,6 @@ def _user_namespace(spec: ContainerSpec, opened: ExitStack) -> Path:
     made = linux.user_namespace(ids, ids, owner=spec.id_base)
     opened.callback(os.close, made)
     return Path(f"/proc/{os.getpid()}/fd/{made}")
-
-
-def _clear_mount_points(rootfs: Path) -> None:
-    """Remove what hostile root may have put where the system's own mounts go, but directories.
-
-    A link at /dev would be followed on the host: runc 1.1.5 fills it before it changes the root
-    (seen: its links appeared in a directory of the host). Nothing runs in the sandbox now, and
-    names in the root directory itself lead nowhere else.
-    """
-    top = os.open(rootfs, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for name in ("dev", "proc", "sys"):
-            with suppress(FileNotFoundError):
-                if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
-                    os.unlink(name, dir_fd=top)
-    finally:
-        os.close(top)
 
 
 def agent_config(spec: ContainerSpec, procs: int) -> bytes:

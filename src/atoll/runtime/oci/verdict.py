@@ -5,7 +5,7 @@ to a file we name, only explains it. Text printed by the container is never look
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from atoll.errors import ContainerUnavailableError, SandboxError
@@ -21,7 +21,13 @@ _SUGGESTIONS = (
 
 
 def verdict(
-    program: str, verb: str, code: int, log: str, *, stderr: str = ""
+    program: str,
+    verb: str,
+    code: int,
+    log: str,
+    *,
+    stderr: str = "",
+    private: Mapping[str, str] | None = None,
 ) -> SandboxError | None:
     """Return why *verb* failed, or None when it did not.
 
@@ -31,16 +37,24 @@ def verdict(
         code: exit code; negative for a signal.
         log: content of the runtime's JSON log; lines that are not JSON are skipped.
         stderr: used when the log explains nothing (a program that could not even start).
+        private: paths of the host → what callers are told instead.
     """
     if code == 0:
         return None
     how = f"was killed by signal {-code}" if code < 0 else f"failed with {code}"
-    reason = _last_error(log.splitlines()) or stderr.strip()[-2_000:]
+    reason = without(_last_error(log.splitlines()) or stderr.strip()[-2_000:], private or {})
     return ContainerUnavailableError(
         f"{program} {verb} {how}" + (f": {reason}" if reason else ""),
         context={"reason": "runtime", "runtime": program, "verb": verb, "exit_code": code},
         suggestion=_suggestion(reason),
     )
+
+
+def without(text: str, private: Mapping[str, str]) -> str:
+    """Return *text* with each path of *private* replaced, the longest first."""
+    for path in sorted(private, key=len, reverse=True):
+        text = text.replace(path, private[path])
+    return text
 
 
 def _last_error(lines: Iterable[str]) -> str:

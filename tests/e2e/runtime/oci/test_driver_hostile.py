@@ -71,6 +71,72 @@ def data_is_a_link_out(root: Path, outside: Path) -> None:
     replace(root / "data", str(outside))
 
 
+def etc_is_a_pipe(root: Path, outside: Path) -> None:
+    shutil.rmtree(root / "etc")
+    os.mkfifo(root / "etc")
+
+
+def etc_is_a_link_to_dev(root: Path, outside: Path) -> None:
+    replace(root / "etc", "/dev")
+
+
+def passwd_is_huge(root: Path, outside: Path) -> None:
+    os.truncate(root / "etc/passwd", 300 << 20)
+
+
+def passwd_is_a_link_to_zeros(root: Path, outside: Path) -> None:
+    replace(root / "etc/passwd", "/dev/zero")
+
+
+def group_is_a_link_to_a_pipe(root: Path, outside: Path) -> None:
+    os.mkfifo(root / "tmp/pipe")
+    replace(root / "etc/group", "../tmp/pipe")
+
+
+def hostname_is_a_directory(root: Path, outside: Path) -> None:
+    (root / "etc/hostname").mkdir()
+
+
+def data_is_a_file(root: Path, outside: Path) -> None:
+    (root / "data").write_text("")
+
+
+def data_is_a_link_to_proc(root: Path, outside: Path) -> None:
+    replace(root / "data", "/proc/self")
+
+
+STARTABLE = [
+    etc_is_a_pipe, etc_is_a_link_to_dev, passwd_is_huge, passwd_is_a_link_to_zeros,
+    group_is_a_link_to_a_pipe, hostname_is_a_directory, data_is_a_file, data_is_a_link_to_proc,
+    passwd_is_a_pipe, machine_id_is_a_directory, loops, etc_is_a_link_out,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("prepare", STARTABLE)
+async def test_no_file_of_a_sandbox_keeps_it_from_waking(bench: Bench, prepare: Prepare) -> None:
+    """Otherwise its data would be out of reach; what was in the way is still there."""
+    shared, outside = bench.home / "shared", bench.home / "outside"
+    for directory in (shared, outside):
+        directory.mkdir()
+    spec = bench.spec(mounts=(Mount(source=shared, target="/data"),))
+    prepare(spec.rootfs, outside)
+    began = time.monotonic()
+    box = await started(bench, spec)
+    assert time.monotonic() - began < 3
+    assert box is not None
+    assert box.sh("echo $((6 * 7))") == "42\n"
+    found = [*spec.rootfs.glob("*.atoll-unusable"), *spec.rootfs.glob("etc/*.atoll-unusable")]
+    assert len(found) == 1
+
+
+async def test_a_refusal_names_no_path_of_the_host(bench: Bench) -> None:
+    spec = bench.spec(mounts=(Mount(source=bench.home / "missing", target="/data"),))
+    with pytest.raises(ContainerUnavailableError) as caught:
+        await bench.runtime.start(spec)
+    assert str(bench.home) not in str(caught.value)
+    assert "source of /data" in str(caught.value)
+
+
 CASES = [
     machine_id_is_a_link_out, machine_id_climbs_out, etc_is_a_link_out, dev_is_a_link_out,
     sys_is_a_link_out, proc_is_a_link, proc_is_a_file, machine_id_is_a_directory,

@@ -42,3 +42,11 @@ def test_known_reasons_come_with_what_to_do() -> None:
     error = verdict("runc", "run", 1, log(("fatal", "write /x: No space left on device")))
     assert error is not None
     assert "full" in str(error.suggestion)
+
+
+def test_paths_of_the_host_are_not_told() -> None:
+    told = log(("error", "mount /state/run/x/rootfs/etc/hosts from /state/run/x/hosts: no"))
+    private = {"/state": "(state)", "/state/run/x/rootfs": "", "/state/run/x": "(run)"}
+    error = verdict("runc", "run", 1, told, private=private)
+    assert error is not None
+    assert error.message == "runc run failed with 1: mount /etc/hosts from (run)/hosts: no"
