@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from atoll.engine.link import TERMINAL, Endpoint, Link, LinkError
+from atoll import errors
+from atoll.engine.link import TERMINAL, Endpoint, Link, LinkError, error_of
 from atoll.errors import OperationNotFoundError, ResourceBusyError, SandboxError
 from atoll.wire.agent import ATTACH_GRACE, OUTPUT_LIMIT, ExecHeader
 from atoll.wire.frames import Frame, Kind
@@ -25,6 +26,16 @@ log = structlog.get_logger(__name__)
 
 LEAVING = 0.05
 """Seconds a supervisor has to leave after its command ended; it takes a few milliseconds."""
+
+LATE = 8.0
+"""Seconds beyond a command's time limit after which its agent counts as gone. The agent ends a
+supervisor that does not keep the limit itself after 3."""
+
+OUTCOME = 2.0
+"""Seconds the agent has to tell why the connection of a command broke."""
+
+_NO_OUTPUT = 1 << 62
+_OUTCOMES = (errors.CommandExecutionError, errors.TimeoutError)
 
 
 class Listed(msgspec.Struct):
@@ -107,10 +118,35 @@ class Operations:
         try:
             async with await self.endpoint.open(header) as link:
                 feeder = _feed(link, stdin, close) if stdin and not known else None
-                async with _beside(feeder), aclosing(view.frames(link)) as frames:
-                    yield frames
+                found = self._frames(link, header)
+                async with _beside(feeder), aclosing(found), aclosing(view.frames(found)) as seen:
+                    yield seen
         finally:
             self._detach(id, keep=not view.ended and not header.get("cancel_on_drop", False))
+
+    async def _frames(self, link: Link, header: Mapping[str, Any]) -> AsyncGenerator[Frame, None]:
+        """Yield an operation's frames; if its supervisor was killed, what the agent says of it."""
+        try:
+            async with aclosing(_in_time(link, header.get("timeout"))) as frames:
+                async for frame in frames:
+                    yield frame
+                return
+        except LinkError as error:
+            last = await self._outcome(header["id"])
+            if last is None:
+                raise LinkError(str(error)) from error
+        yield last
+
+    async def _outcome(self, id: str) -> Frame | None:
+        """Return the error that an operation ended with behind the back of its connection."""
+        await asyncio.sleep(LEAVING)
+        header = {"op": "attach", "id": id, "from_offset": _NO_OUTPUT, "quiet": True}
+        with suppress(LinkError, SandboxError, TimeoutError):
+            async with asyncio.timeout(OUTCOME), await self.endpoint.open(header) as link:
+                async for frame in link.frames():
+                    if frame.kind == Kind.ERROR and isinstance(error_of(frame), _OUTCOMES):
+                        return frame
+        return None
 
     def _attach(self, id: str) -> None:
         self._viewers[id] += 1
@@ -215,10 +251,27 @@ class _View:
 
     ended = False
 
-    async def frames(self, link: Link) -> AsyncGenerator[Frame, None]:
-        async for frame in link.frames():
+    async def frames(self, found: AsyncIterator[Frame]) -> AsyncGenerator[Frame, None]:
+        async for frame in found:
             self.ended = frame.kind in TERMINAL
             yield frame
+
+
+async def _in_time(link: Link, limit: float | None) -> AsyncGenerator[Frame, None]:
+    """Yield frames; from its start on a command has *limit* seconds, and `LATE` between frames."""
+    now, end = asyncio.get_running_loop().time, 0.0
+    frames = link.frames()
+    while True:
+        try:
+            async with asyncio.timeout_at(max(end, now() + LATE) if end else None):
+                frame = await anext(frames, None)
+        except TimeoutError as error:
+            raise LinkError(f"the agent did not end the command within {limit} s") from error
+        if frame is None:
+            return
+        if frame.kind == Kind.STARTED and limit is not None:
+            end = now() + limit + LATE
+        yield frame
 
 
 async def _feed(link: Link, stdin: AsyncIterator[bytes], close: bool) -> None:

@@ -51,6 +51,9 @@ log = structlog.get_logger(__name__)
 UNKILLABLE = 7.0
 """Seconds after the KILL until a process counts as stuck: the agent gives up after 5."""
 
+START = 15.0
+"""Seconds an agent has to say that a process was started, or why not."""
+
 YOUNG = 0.2
 """Seconds after its start during which a reader of a log waits for a process that may be just
 ending: who starts ``echo hi`` and asks at once expects ``hi``."""
@@ -152,14 +155,16 @@ class Processes:
     async def _run(self, sandbox: "Sandbox", endpoint: Endpoint, process: Process) -> None:
         """Ask the agent; return when the process runs, and watch it from then on."""
         try:
-            link, first = await self._ask(endpoint, process.record)
+            async with asyncio.timeout(START):
+                link, first = await self._ask(endpoint, process.record)
+        except (LinkError, TimeoutError) as error:
+            self.watches.watch(sandbox, endpoint, process, None)  # it may run all the same
+            reason = str(error) or f"no answer within {START:.0f} s"
+            raise LinkError(f"the start of process {process.record.id!r}: {reason}") from error
         except OSError as error:  # the log could not be made: nothing was asked
             failure = from_os_error(error, "the log of the process")
             await self.watches.fail(process, failure)
             raise failure from error
-        except LinkError as error:
-            self.watches.watch(sandbox, endpoint, process, None)  # it may run all the same
-            raise LinkError(f"the start of process {process.record.id!r}: {error}") from error
         if first.kind == Kind.ERROR:
             link.close()
             await self.watches.fail(process, error_of(first))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from atoll.engine import operations
-from atoll.engine.link import Endpoint, LinkError
+from atoll.engine.link import Endpoint, LinkError, error_of
 from atoll.engine.operations import Operations, exec_header
-from atoll.errors import OperationNotFoundError, ResourceBusyError
+from atoll.errors import CommandExecutionError, OperationNotFoundError, ResourceBusyError
 from atoll.runtime.base import ContainerSpec
 from atoll.wire.frames import Kind
 from atoll.wire.process import ExecRequest
@@ -266,3 +266,45 @@ async def test_input_for_a_command_that_is_just_ending_is_no_error(
     else:
         with pytest.raises((LinkError, ResourceBusyError)):
             await running.feed("op", chunks(b"x"), close=True)
+
+
+async def killed(peer: Peer, header: dict[str, Any]) -> None:
+    await peer.send(Kind.STARTED, {"pid": 1})
+
+
+async def test_the_reason_of_a_broken_connection_is_asked_for(
+    runtime: ScriptedRuntime, running: Operations
+) -> None:
+    """Root inside may kill a supervisor, which held the only connection."""
+
+    async def attach(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.ERROR, CommandExecutionError("its supervisor was killed").to_wire())
+
+    runtime.scripts = {"exec": killed, "attach": attach}
+    async with running.run(header()) as frames:
+        *_, last = [frame async for frame in frames]
+    with pytest.raises(CommandExecutionError, match="supervisor was killed"):
+        raise error_of(last)
+
+
+async def test_an_agent_that_knows_no_reason_broke_the_connection(
+    runtime: ScriptedRuntime, running: Operations
+) -> None:
+    async def attach(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.ERROR, OperationNotFoundError().to_wire())
+
+    runtime.scripts = {"exec": killed, "attach": attach}
+    with pytest.raises(LinkError):
+        async with running.run(header()) as frames:
+            [frame async for frame in frames]
+
+
+async def test_an_agent_that_does_not_keep_a_time_limit_is_not_waited_for(
+    runtime: ScriptedRuntime, running: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "LATE", 0.05)
+    monkeypatch.setattr(operations, "OUTCOME", 0.05)
+    runtime.scripts = hanging([])
+    with pytest.raises(LinkError, match="did not end the command"):
+        async with running.run(header(timeout=0.05)) as frames:
+            [frame async for frame in frames]

@@ -329,3 +329,18 @@ async def test_a_sandbox_that_goes_during_a_start_leaves_nothing(
     assert await engine.processes.table.of(OWNER) == []
     assert [*world.state_dir.glob("logs/*/*")] == []
     assert engine.processes.watches.owners() == []
+
+
+async def test_a_start_that_is_never_answered_is_not_waited_for(
+    engine: Engine, world: World, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root inside may stop whoever would answer; the process stays known, and is looked after."""
+
+    async def silent(peer: Peer, header: dict[str, Any]) -> None:
+        await asyncio.sleep(5)
+
+    world.runtime.scripts["exec"] = silent
+    monkeypatch.setattr(service, "START", 0.1)
+    with pytest.raises(OperationInterruptedError) as caught:
+        await start(engine, process_id="p")
+    assert "no answer within" in caught.value.context["detail"]
