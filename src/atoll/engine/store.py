@@ -32,8 +32,8 @@ T = TypeVar("T")
 MAX_BATCH = 200
 """Writes of one commit; bounds how long the first of them waits for the last."""
 
-_SCAN = 500
-"""Rows read at once when a listing filters by labels."""
+_SCAN = 50  # rows a listing reads at once: each may have a megabyte of variables
+_PAGE_BYTES = 4 << 20  # of records, after which a page ends whatever its limit
 
 _FLOOR = "forgotten_generation"
 
@@ -152,21 +152,22 @@ class Store:
     ) -> Page:
         """See `Directory.list`."""
         found: Records = []
-        after = cursor or ""
+        size, after = 0, cursor or ""
         while True:
             batch = await self.read(
                 "SELECT body, version FROM sandboxes WHERE namespace = ? AND id > ?"
                 " AND (state = ? OR (? IS NULL AND state != 'destroyed')) ORDER BY id LIMIT ?",
-                (namespace, after, state, state, _SCAN if labels else limit + 1),
+                (namespace, after, state, state, _SCAN),
             )
-            for record in map(_record, batch):
+            for record, length in ((_record(row), len(row[0])) for row in batch):
                 if _has_labels(record, labels or {}, default_labels or {}):
+                    size += length
+                    if found and (len(found) == limit or size > _PAGE_BYTES):
+                        return Page(found, found[-1].id)
                     found.append(record)
-                if len(found) > limit:
-                    return Page(found[:limit], found[limit - 1].id)
-                after = record.id
-            if len(batch) < (_SCAN if labels else limit + 1):
+            if len(batch) < _SCAN:
                 return Page(found, None)
+            after = record.id
 
     async def owners(self) -> Records:
         """Return every record with a host_ref: what a restart must look after."""

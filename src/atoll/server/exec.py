@@ -11,15 +11,17 @@ from atoll.engine.sandbox import Sandbox
 from atoll.errors import InvalidCommandError
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
+from atoll.server.buffered import Buffered, pieces
 from atoll.server.spool import Spool, read_frames
 from atoll.wire import frames, ids, ops, process
+from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.frames import Kind
 
 
 async def run(engine: Engine, request: Request) -> Stream:
     """Start the command of an exec request (or attach to it, when its key is known)."""
     limits = engine.settings.server
-    spool = Spool(engine.settings.storage.state_dir, limits.max_stdin, engine.room.share())
+    spool = _spool(engine, limits.max_stdin)
     try:
         framed = request.headers.get("content-type", "").startswith(frames.CONTENT_TYPE)
         if framed:
@@ -47,7 +49,7 @@ async def _run(
             cancel_on_drop=key is None,
             stdin=spool.chunks() if wanted.stdin else None,
         )
-        await _deliver(request, sandbox, source, wanted, stream)
+        await _deliver(engine, request, sandbox, source, wanted, stream)
 
 
 async def attach(engine: Engine, request: Request) -> Stream:
@@ -57,7 +59,7 @@ async def attach(engine: Engine, request: Request) -> Stream:
     operation = ids.check_operation_id(request.path_params["operation"])
     source = calls.attach(sandbox, operation, wanted.from_offset)
     shown = process.ExecRequest(command="")
-    return Stream(lambda stream: _deliver(request, sandbox, source, shown, stream))
+    return Stream(lambda stream: _deliver(engine, request, sandbox, source, shown, stream))
 
 
 async def feed(engine: Engine, request: Request) -> None:
@@ -69,6 +71,7 @@ async def feed(engine: Engine, request: Request) -> None:
 
 
 async def _deliver(
+    engine: Engine,
     request: Request,
     sandbox: Sandbox,
     source: answer.Frames,
@@ -85,21 +88,30 @@ async def _deliver(
         await answer.pump(source, shapes.NdjsonForm(request_id), stream, request_id)
     else:
         session = wanted.session or calls.default_session(sandbox, wanted)
-        await _buffered(source, shapes.Buffered(wanted.command, session), stream)
+        buffer = Buffered(wanted.command, session, lambda: _spool(engine, OUTPUT_LIMIT))
+        await _buffered(source, buffer, stream, request_id)
 
 
-async def _buffered(source: answer.Frames, buffer: shapes.Buffered, stream: Stream) -> None:
-    async with source as found:
-        async for frame in found:
-            if frame.kind == Kind.ERROR:
-                raise error_of(frame)
-            if frame.kind == Kind.EXITED:
-                result = buffer.result(frame)
-                break
-            buffer.frame(frame)
-    await stream.start(200, shapes.JSON)
-    await stream.write(answer.ascii_json(result.to_dict()).encode())
-    await stream.end()
+async def _buffered(
+    source: answer.Frames, buffer: Buffered, stream: Stream, request_id: str
+) -> None:
+    with buffer:
+        async with source as found:
+            async for frame in found:
+                if frame.kind == Kind.ERROR:
+                    raise error_of(frame)
+                if frame.kind == Kind.EXITED:
+                    status, body = buffer.answer(frame, request_id)
+                    break
+                await buffer.frame(frame)
+        await stream.start(status, shapes.JSON)
+        async for piece in pieces(body):
+            await stream.write(piece)
+        await stream.end()
+
+
+def _spool(engine: Engine, limit: int) -> Spool:
+    return Spool(engine.settings.storage.state_dir, limit, engine.room.share())
 
 
 def check_command(command: str | list[str]) -> None:

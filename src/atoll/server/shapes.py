@@ -1,4 +1,4 @@
-"""The forms of a command's output: frames, server-sent events of 0.12, NDJSON, one JSON object.
+"""The forms of a command's output as it comes: frames, server-sent events of 0.12, NDJSON.
 
 Pure: each form turns checked frames of the agent into bytes of a response body.
 """
@@ -13,9 +13,8 @@ from typing import Any, Protocol
 import msgspec
 
 from atoll.engine.link import error_of
-from atoll.errors import SandboxError, SessionTerminatedError, TimeoutError
-from atoll.wire import frames, process
-from atoll.wire.agent import OUTPUT_LIMIT
+from atoll.errors import SandboxError
+from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
 
 SSE = "text/event-stream"
@@ -198,65 +197,6 @@ class WatchNdjsonForm(NdjsonForm):
         if frame.kind == Kind.EVENT:
             return frame.payload + b"\n"
         return b"" if frame.kind == Kind.END else super().frame(frame)
-
-
-class Buffered:
-    """Collects a command's output for a single JSON answer, within `OUTPUT_LIMIT` per stream."""
-
-    def __init__(self, command: str | list[str], session: str | None) -> None:
-        self._command = command
-        self._session = session
-        self._started = datetime.now(UTC)
-        self._output = {kind: bytearray() for kind in _NAMES}
-
-    def frame(self, frame: Frame) -> None:
-        """Take one frame; an ERROR frame is not for here."""
-        if frame.kind in _NAMES:
-            kept = self._output[Kind(frame.kind)]
-            data = frames.decode_output(frame.payload).data
-            kept += data[: OUTPUT_LIMIT - len(kept)]
-
-    def result(self, exited: Frame) -> process.ExecResult:
-        """Return the result.
-
-        Raises:
-            TimeoutError: the time was over; `result` and `context.result` hold the output.
-            SessionTerminatedError: the command ended its session's shell; likewise.
-        """
-        end = msgspec.json.decode(exited.payload, type=dict[str, Any])
-        result = self._result(end)
-        error: SandboxError | None = None
-        if end.get("timed_out"):
-            error = TimeoutError("the command's time is over", suggestion="pass a longer timeout")
-        elif end.get("session_ended"):
-            error = SessionTerminatedError(
-                "the command ended the shell of its session",
-                context={"exit_code": result.exit_code, "signal": result.signal},
-                suggestion="the same session id works again, with a fresh shell",
-            )
-        if error is None:
-            return result
-        error.result = result
-        error.context["result"] = result.to_dict()
-        raise error
-
-    def _result(self, end: Mapping[str, Any]) -> process.ExecResult:
-        return process.ExecResult(
-            exit_code=end["exit_code"],
-            signal=end.get("signal"),
-            stdout_bytes=bytes(self._output[Kind.STDOUT]),
-            stderr_bytes=bytes(self._output[Kind.STDERR]),
-            command=self._command,
-            duration_ms=round(end.get("duration", 0.0) * 1000),
-            timestamp=self._started,
-            session_id=self._session,
-            truncated=end.get("truncated", False),
-            timed_out=end.get("timed_out", False),
-            oom_killed=end.get("oom_killed", False),
-            state_saved=end.get("state_saved", True),
-            stdout_total=end.get("stdout_bytes", 0),
-            stderr_total=end.get("stderr_bytes", 0),
-        )
 
 
 def _is_text(data: bytes) -> bool:

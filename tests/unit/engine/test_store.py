@@ -98,6 +98,16 @@ async def test_listings_page_in_order_and_leave_tombstones_out(store: Store) -> 
     assert (await store.list("other")).records == []
 
 
+async def test_a_page_ends_when_its_records_are_large(store: Store) -> None:
+    wanted = SandboxOptions(env={"A": "x" * 1_000_000})
+    for id in "abcdef":
+        await store.create(record(id, wanted=wanted))
+    first = await store.list("N")
+    assert ([r.id for r in first.records], first.cursor) == (["a", "b", "c", "d"], "d")
+    rest = await store.list("N", cursor=first.cursor)
+    assert ([r.id for r in rest.records], rest.cursor) == (["e", "f"], None)
+
+
 async def test_listings_filter_by_labels_over_many_rows(store: Store) -> None:
     odd = SandboxOptions(labels={"odd": "1"})
     await asyncio.gather(

@@ -2,12 +2,9 @@ import base64
 import json
 from typing import Any
 
-import pytest
-
-from atoll.errors import FileNotFoundError, SessionTerminatedError, TimeoutError
+from atoll.errors import FileNotFoundError
 from atoll.server import shapes
 from atoll.wire import frames
-from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.frames import Frame, Kind
 
 
@@ -123,39 +120,3 @@ def test_ndjson_has_the_events_of_the_sdk() -> None:
     assert (lines[1]["seq"], lines[1]["offset"]) == (1, 2)
     assert (lines[3]["exitCode"], lines[3]["timedOut"]) == (3, True)
     assert lines[4]["error"]["requestId"] == "r1"
-
-
-def buffered(*given: Frame) -> shapes.Buffered:
-    buffer = shapes.Buffered("cmd", "default")
-    for one in given:
-        buffer.frame(one)
-    return buffer
-
-
-def test_a_buffered_result_is_exact() -> None:
-    buffer = buffered(output(Kind.STDOUT, b"a\0"), output(Kind.STDERR, b"e"), frame(Kind.HEARTBEAT))
-    exited = {"exit_code": 137, "signal": "SIGKILL", "oom_killed": True, "duration": 1.5}
-    result = buffer.result(frame(Kind.EXITED, exited))
-    assert (result.stdout_bytes, result.stderr_bytes) == (b"a\0", b"e")
-    assert (result.exit_code, result.signal, result.oom_killed) == (137, "SIGKILL", True)
-    assert (result.duration, result.session_id) == (1.5, "default")
-
-
-def test_an_agent_that_does_not_cut_is_cut_here() -> None:
-    big = output(Kind.STDOUT, b"x" * (OUTPUT_LIMIT // 8))
-    result = buffered(*[big] * 9).result(frame(Kind.EXITED, {"exit_code": 0}))
-    assert len(result.stdout_bytes) == OUTPUT_LIMIT
-
-
-def test_a_timeout_is_an_error_with_the_partial_output() -> None:
-    buffer = buffered(output(Kind.STDOUT, b"part"))
-    with pytest.raises(TimeoutError) as caught:
-        buffer.result(frame(Kind.EXITED, {"exit_code": 137, "timed_out": True}))
-    assert caught.value.result.stdout == "part"
-    assert caught.value.context["result"]["stdout"] == "part"
-
-
-def test_a_command_that_ends_its_session_is_an_error_with_the_code() -> None:
-    with pytest.raises(SessionTerminatedError) as caught:
-        buffered().result(frame(Kind.EXITED, {"exit_code": 7, "session_ended": True}))
-    assert caught.value.context["exit_code"] == 7
