@@ -278,14 +278,17 @@ async def _release(life: Lifecycle, host_ref: str) -> None:
 
 async def _files(life: Lifecycle, launch: Launch) -> None:
     slot = _made(launch.slot)
+    files = life.run_dir(launch.host_ref) / "files"
     launch.mounts += rootfiles.write(
-        life.run_dir(launch.host_ref) / "files",
+        files,
         hostname=ids.hostname(launch.record.id),
         address=slot.address,
         nameservers=slot.nameservers,
     )
     if trust := await life.parts.images.trust():
-        launch.mounts.append(Mount(source=trust.directory, target=TRUST_TARGET))
+        launch.mounts.append(
+            await asyncio.to_thread(rootfiles.own_copy, files, trust.directory, TRUST_TARGET)
+        )
         launch.trust_env |= trust.env
 
 

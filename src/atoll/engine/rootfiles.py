@@ -4,6 +4,7 @@ They are bound read-only over the image's own, from the directory of this start:
 would be space on the host outside the sandbox's disk limit.
 """
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,3 +34,14 @@ def write(
     for name, text in contents.items():
         (directory / name).write_text(text)
     return tuple(Mount(source=directory / name, target=f"/etc/{name}") for name in contents)
+
+
+def own_copy(directory: Path, source: Path, target: str) -> Mount:
+    """Return the mount of a copy of *source*, in the *directory* of this start, at *target*.
+
+    A file that two sandboxes have in common is a channel between them: a lock that one takes, or a
+    read that it watches, shows in the other. Blocking.
+    """
+    copy = directory / source.name
+    shutil.copytree(source, copy, dirs_exist_ok=True)
+    return Mount(source=copy, target=target)
