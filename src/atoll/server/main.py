@@ -119,6 +119,8 @@ class Served:
             ws="none",
             server_header=False,
             timeout_keep_alive=75,
+            backlog=unix.BACKLOG if local else sockets.TCP_BACKLOG,
+            limit_concurrency=None if local else sockets.tcp_connections() + 1,
             timeout_graceful_shutdown=STOP_GRACE,
         )
         server = _Uvicorn(config)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from atoll.errors import SandboxError, ValidationFailedError
+from atoll.errors import ContainerUnavailableError, SandboxError, ValidationFailedError
 from atoll.server import shapes
 
 MAX_HEAD = 16 * 1024
@@ -37,9 +37,14 @@ class LimitedProtocol(HttpToolsProtocol):
     """Bytes since it last did: what is not whole yet, the parser keeps."""
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first head."""
+        """Wait for the first head; end at once what is one connection too many."""
         super().connection_made(transport)
         self._expect()
+        if self.limit_concurrency and len(self.connections) >= self.limit_concurrency:
+            full = ContainerUnavailableError(
+                "the engine has too many connections", context={"reason": "capacity"}
+            )
+            self._refuse(full, 503)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""

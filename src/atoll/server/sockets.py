@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import resource
 import socket
 import stat
 from contextlib import suppress
@@ -22,6 +23,12 @@ MAX_PATH = 107
 
 
 MAX_PORT = 65_535
+
+MAX_TCP = 4_096
+"""Connections of the TCP listener at most, where descriptors allow it."""
+
+TCP_BACKLOG = 64
+"""Connections accepted at once, before any of them can be refused."""
 
 
 def lock(state_dir: Path) -> int:
@@ -109,6 +116,17 @@ def tcp(host: str, port: int, *, keys: bool) -> socket.socket:
         listener.close()
         raise _bind_error(host, port, error) from error
     return listener
+
+
+def tcp_connections() -> int:
+    """Return how many connections the TCP listener may have; raise the soft limit to the hard one.
+
+    A quarter of all descriptors: strangers can open connections there, and agents, the store and
+    the unix socket must have theirs whatever strangers do.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return min(MAX_TCP, hard // 4)
 
 
 def _bind_error(host: str, port: int, error: OSError) -> SandboxError:

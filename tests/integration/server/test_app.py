@@ -4,6 +4,7 @@ import structlog
 
 from atoll.engine.engine import Engine
 from atoll.errors import ContainerUnavailableError, MaxInstancesExceededError
+from atoll.server import app, logs
 from atoll.server.app import application
 from atoll.server.auth import Auth, Caller, hashed
 from atoll.server.replays import Replays
@@ -216,3 +217,48 @@ async def test_what_is_too_large_for_the_agent_is_refused(
 ) -> None:
     answer = await client.post(BOX + path, json=body)
     assert (answer.status_code, answer.json()["code"]) == (413, "FILE_TOO_LARGE")
+
+
+CANARY = "".join(map(chr, range(97, 117)))
+
+
+@pytest.mark.parametrize(
+    ("operation", "path", "body"),
+    [
+        ("ensure", "", {"env": {"TOKEN": CANARY}}),
+        ("exec", "/exec", {"command": "cat", "env": {"TOKEN": CANARY}}),
+        ("set_env", "/env", {"env": {"TOKEN": CANARY}}),
+    ],
+)
+async def test_a_fault_of_the_engine_writes_no_value_of_a_request_to_the_log(
+    client: httpx2.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    operation: str,
+    path: str,
+    body: dict[str, object],
+) -> None:
+    def broken(*_args: object, **_fields: object) -> object:
+        raise RuntimeError("a fault")
+
+    place = {
+        "ensure": "atoll.engine.sandbox.Sandbox.configure",
+        "exec": "atoll.engine.calls.exec",
+        "set_env": "atoll.engine.sandbox.Sandbox.set_env",
+    }
+    monkeypatch.setattr(place[operation], broken)
+    logs.configure("debug", "pretty")
+    monkeypatch.setattr(app, "log", structlog.get_logger())
+    try:
+        answer = await client.request(
+            "PUT" if operation == "ensure" else "POST",
+            BOX + path,
+            json=body,
+            headers={"authorization": f"Bearer {CANARY}"},
+        )
+    finally:
+        structlog.reset_defaults()
+    shown = capsys.readouterr().err
+    assert (answer.status_code, CANARY in answer.text) == (500, False)
+    assert "RuntimeError: a fault" in shown
+    assert CANARY not in shown

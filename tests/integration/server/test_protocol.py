@@ -5,11 +5,12 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from atoll.engine.engine import Engine
-from atoll.server import answer, protocol
+from atoll.server import answer, protocol, sockets
 from atoll.server.main import Served
 from integration.server.conftest import BOX
 
@@ -122,3 +123,30 @@ async def test_a_body_of_another_kind_is_a_typed_error(raw: Raw, kind: bytes) ->
         head + b"content-type: " + kind + b"\r\ncontent-length: 7\r\n\r\ncmd=ls\n"
     )
     assert (status, body["code"]) == (400, "VALIDATION_FAILED")
+
+
+async def test_one_tcp_connection_too_many_is_refused_and_the_unix_socket_still_answers(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "MAX_TCP", 2)
+    async with AsyncExitStack() as stack:
+        served = Served(engine, stack)
+        hello = await served.listen(local=False)
+        url = urlsplit(hello["url"])
+        held = [await asyncio.open_connection(url.hostname, url.port) for _ in range(2)]
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        async with asyncio.timeout(5):
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert (head.split()[1], json.loads(body)["code"]) == (b"503", "CONTAINER_UNAVAILABLE")
+        one = GET + b"connection: close\r\n\r\n"
+        assert (await Raw(hello["socket"]).ask(one))[0] == 200
+        for _, writer in held:
+            writer.close()
+        await asyncio.sleep(0.05)
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        writer.write(one)
+        async with asyncio.timeout(5):
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await served.stop()
