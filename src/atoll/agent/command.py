@@ -287,6 +287,10 @@ class Command:
         self._settle()
 
     def _on_drained(self) -> None:
+        """What came in time counts, also where this process was kept from reading it till now."""
+        if not self._settled:
+            self._pump.mark_owed()
+            self._pump.read_owed()
         self._drained = True
         self._settle()
 

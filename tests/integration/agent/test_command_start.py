@@ -42,6 +42,7 @@ def outcome(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def _run(header: Mapping[str, Any]) -> Any:
     loop, outcomes = Loop(), list[Any]()
+    starved = header.get("starved", 0)
     command = Command(
         loop,
         Config(confine=False, devices=open_devices()),
@@ -57,6 +58,9 @@ def _run(header: Mapping[str, Any]) -> Any:
     while not (outcomes and command.idle) and time.monotonic() < end:
         loop.later(0.05, lambda: None)
         loop.step()
+        if starved and command._status is not None:
+            time.sleep(starved)
+            starved = 0
     (found,) = outcomes
     return found.to_wire() if isinstance(found, errors.SandboxError) else found
 
@@ -76,3 +80,12 @@ def test_whatever_goes_wrong_before_a_start_is_an_outcome(monkeypatch: pytest.Mo
 def test_a_start_that_fails_halfway_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch.Plan, "close", fail)
     assert outcome({})["code"] == "INTERNAL_ERROR"
+
+
+def test_what_was_written_in_time_counts_however_late_it_is_read() -> None:
+    """The supervisor gets no CPU between the exit and the end of the time for background output."""
+    text = "echo first; (sleep 0.05; head -c 3000000 /dev/zero) & exit 0"
+    grown = "import fcntl; fcntl.fcntl(1, 1031, 1 << 20)"
+    record = outcome({"command": ["sh", "-c", f"python3 -c '{grown}'; {text}"], "starved": 0.6})
+    assert record["exit_code"] == 0
+    assert record["stdout_bytes"] >= len("first\n") + (1 << 20) - 4096
