@@ -120,7 +120,8 @@ async def test_x11_x13_output_is_byte_exact(box: Client, text: str) -> None:
     exact = text.encode().decode("unicode_escape").replace("ÿþ", "\xff\xfe").encode("latin-1")
     if text == "\\377\\376":
         exact = b"\xff\xfe"
-    assert (await box.exec(["printf", text])).stdout == exact
+    result = await box.exec(["printf", text])
+    assert (result.error, result.code, result.stdout) == (None, 0, exact)
 
 
 @pytest.mark.container
