@@ -51,6 +51,7 @@ class Tool(NamedTuple):
 
 TOOLS: Mapping[str, Tool] = {
     "nft": Tool("nftables", "the packet filter of sandboxes"),
+    "nsenter": Tool("util-linux", "starting in the network of a sandbox"),
     "mkfs.btrfs": Tool("btrfs-progs", "the layer store", needed=False),
     "mkfs.ext4": Tool("e2fsprogs", "layers where the kernel has no btrfs", needed=False),
     "mmdebstrap": Tool("mmdebstrap", "building the base image", needed=False),
