@@ -27,7 +27,7 @@ MAX_PORT = 65_535
 MAX_TCP = 4_096
 """Connections of the TCP listener at most, where descriptors allow it."""
 
-TCP_BACKLOG = 64
+TCP_BACKLOG = 256
 """Connections accepted at once, before any of them can be refused."""
 
 
