@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from atoll import errors
-from atoll.agent import files
-from atoll.agent.files_spool import is_temporary
+from atoll.agent.files import dispatch
+from atoll.agent.files.spools import is_temporary
 from atoll.wire.frames import Kind
 from integration.agent.files_calls import NOBODY, Call, call, shared_directory
 
@@ -136,7 +136,7 @@ _NAMES = st.one_of(
 
 
 @FUZZ
-@given(st.sampled_from(sorted(files.OPERATIONS)), _NAMES, _NAMES)
+@given(st.sampled_from(sorted(dispatch.OPERATIONS)), _NAMES, _NAMES)
 def test_every_path_gets_an_answer_or_a_typed_error(
     tmp_path: Path, op: str, one: str, other: str
 ) -> None:
@@ -176,7 +176,7 @@ _FIELDS = st.sampled_from(
 
 @FUZZ
 @given(
-    st.sampled_from(sorted(set(files.OPERATIONS) - {"delete_file"})),
+    st.sampled_from(sorted(set(dispatch.OPERATIONS) - {"delete_file"})),
     st.dictionaries(_FIELDS, _VALUES),
 )
 def test_every_header_gets_an_answer_or_a_typed_error(op: str, fields: dict[str, Any]) -> None:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from atoll.agent import shell
-from atoll.agent.shell_quote import quote_text
+from atoll.agent.shell import launching
+from atoll.agent.shell.quoting import quote_text
 from integration.agent.shell_runner import BASH, ENV, Shell, execute
 
 HARMLESS = [
@@ -190,7 +190,7 @@ STDIN = b"line 1\nline 2\nline 3\n"
 
 def check_like_plain(text: str) -> None:
     with directory() as here:
-        plain = shell.prepare_alone(text, program=BASH, env=ENV, cwd=here)
+        plain = launching.prepare_alone(text, program=BASH, env=ENV, cwd=here)
         stdout, stderr, _, status = execute(plain, STDIN)
     with directory() as here:
         ran = Shell(here).run(text, stdin=STDIN)
@@ -217,7 +217,7 @@ def check_like_one_bash(sequence: list[str]) -> None:
         after = session.run(probe).stdout
     evals = b"".join(b"builtin eval " + quote_text(text.encode()) + b" || :\n" for text in sequence)
     with directory() as here:
-        one = shell.prepare_alone(
+        one = launching.prepare_alone(
             (b"shopt -s expand_aliases\n" + evals).decode() + "echo PROBE\n" + probe,
             program=BASH,
             env={**ENV, "PWD": here},

@@ -75,12 +75,12 @@ def _serve(sock: socket.socket, header: dict[str, Any], user: str, config: Confi
         gc.disable()
         keep_only({0, 1, 2, sock.fileno(), *config.procs})
         _confine(sock, user, config)
-        from atoll.agent import files, files_memory
+        from atoll.agent.files import dispatch, memory
 
-        if config.procs and files_memory.takes_memory(header):
-            files_memory.move(sock, header, config.procs)
+        if config.procs and memory.takes_memory(header):
+            memory.move(sock, header, config.procs)
         keep_only({0, 1, 2, sock.fileno()})
-        files.serve(sock, header)
+        dispatch.serve(sock, header)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -95,7 +95,7 @@ def _confine(sock: socket.socket, user: str, config: Config) -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"%d" % FIRST_TO_GO)
     # Nobody inside may trace it, root neither: it holds a connection to the engine and, for a
-    # moment, the way into the commands' cgroup. Its own files in /proc are closed from here on.
+    # moment, the way into the commands' cgroup. Its own dispatch in /proc are closed from here on.
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     try:
         found = users.read(user)

@@ -7,7 +7,7 @@ import os
 from typing import Final
 
 from atoll.agent.loop import READ, Loop
-from atoll.agent.shell import STATE_LIMIT
+from atoll.agent.shell.launching import STATE_LIMIT
 
 _CHUNK: Final = 64 << 10
 _ROUNDS: Final = 32

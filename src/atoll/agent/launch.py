@@ -13,7 +13,7 @@ from atoll.agent import statefile
 from atoll.agent.checks import directory
 from atoll.agent.descriptors import spill
 from atoll.agent.environment import DEFAULT_PATH, base_env, layered
-from atoll.agent.shell import Launch, Outcome, conclude, prepare, prepare_alone
+from atoll.agent.shell.launching import Launch, Outcome, conclude, prepare, prepare_alone
 from atoll.agent.users import User
 
 SHELLS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh")

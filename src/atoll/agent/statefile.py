@@ -11,7 +11,7 @@ from typing import Final
 
 from atoll import errors
 from atoll.agent.descriptors import read_all
-from atoll.agent.shell import State, assign
+from atoll.agent.shell.launching import State, assign
 
 COMPRESS_FROM: Final = 64 << 10
 MAX_STATE: Final = 64 << 20

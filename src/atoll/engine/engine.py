@@ -14,9 +14,9 @@ from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
 from atoll.engine.parts import Image, Images, Parts
-from atoll.engine.processes import Processes
-from atoll.engine.processes_log import ProcessLogs
-from atoll.engine.processes_table import ProcessTable
+from atoll.engine.processes.background import Processes
+from atoll.engine.processes.logs import ProcessLogs
+from atoll.engine.processes.table import ProcessTable
 from atoll.engine.record import Record
 from atoll.engine.room import Room
 from atoll.engine.sandbox import Sandbox

@@ -19,7 +19,7 @@ from atoll.engine.entry import Entry
 from atoll.engine.lifecycle import Launch, in_force
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations, not_found
-from atoll.engine.processes_record import GONE, SLEEP
+from atoll.engine.processes.records import GONE, SLEEP
 from atoll.engine.record import Record
 from atoll.engine.sessions import Carried
 from atoll.engine.shared import Shared

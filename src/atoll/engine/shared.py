@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
-from atoll.engine.processes import Processes
+from atoll.engine.processes.background import Processes
 from atoll.engine.store import Store
 from atoll.settings import Settings
 from atoll.wire.sandbox import NamespaceConfig

@@ -21,7 +21,7 @@ Operations (`op` of the header) and their frames, engine → agent ⇢ agent →
                    ⇢ REPLY once all of it was handed over
 ``operations``     ⇢ REPLY `operations: [{id, kind, session, pid, running, …}]`
 ``session.*``      create, delete, list, env, export, import ⇢ REPLY; see `SESSION_OPERATIONS`
-``fs.*``           see `atoll.agent.files`; bodies as DATA* END in either direction
+``fs.*``           see `atoll.agent.files.dispatch`; bodies as DATA* END in either direction
 ``shutdown``       `grace` ⇢ REPLY; TERM to every command, KILL after the grace
 =================  =========================================================================
 

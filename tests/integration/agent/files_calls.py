@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from atoll import errors
-from atoll.agent import files
+from atoll.agent.files import dispatch
 from atoll.wire.frames import Decoder, Frame, Kind, encode
 from integration.agent.bundle import import_from, readable
 
@@ -49,7 +49,7 @@ class Call:
                     os.setresgid(uid, uid, uid)
                     os.setresuid(uid, uid, uid)
                 os.umask(0o022)
-                files.serve(theirs, {"op": f"fs.{op}", "cwd": "/", **fields})
+                dispatch.serve(theirs, {"op": f"fs.{op}", "cwd": "/", **fields})
                 os._exit(0)
             finally:
                 os._exit(1)
@@ -118,7 +118,7 @@ def read(path: object, **fields: Any) -> bytes:
 @contextmanager
 def shared_directory() -> Iterator[Path]:
     """A directory every user may write to; pytest's own are closed to others."""
-    path = Path(tempfile.mkdtemp(prefix="agent-files-"))
+    path = Path(tempfile.mkdtemp(prefix="agent-dispatch-"))
     path.chmod(0o777)
     try:
         yield path

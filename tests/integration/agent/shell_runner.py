@@ -7,8 +7,8 @@ import signal
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from atoll.agent import shell
-from atoll.agent.shell import Launch, Outcome, State
+from atoll.agent.shell import launching
+from atoll.agent.shell.launching import Launch, Outcome, State
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
 BASH = "/bin/bash"
@@ -38,7 +38,7 @@ class Shell:
         changes: Mapping[str, str | None] | None = None,
         elsewhere: str | None = None,
     ) -> Ran:
-        launch = shell.prepare(
+        launch = launching.prepare(
             text,
             self.state,
             program=self.program,
@@ -48,7 +48,7 @@ class Shell:
             elsewhere=elsewhere,
         )
         stdout, stderr, dump, status = execute(launch, stdin)
-        outcome = shell.conclude(launch, dump, status if status >= 0 else None)
+        outcome = launching.conclude(launch, dump, status if status >= 0 else None)
         self.state = outcome.state
         return Ran(stdout, stderr, status, outcome)
 

@@ -2,7 +2,7 @@ import os
 
 from atoll.agent.dump import Dump
 from atoll.agent.loop import Loop
-from atoll.agent.shell import STATE_LIMIT
+from atoll.agent.shell.launching import STATE_LIMIT
 
 
 def test_a_dump_is_read_while_the_shell_still_writes_it() -> None:

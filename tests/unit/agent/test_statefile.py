@@ -7,8 +7,8 @@ import pytest
 from atoll import errors
 from atoll.agent import statefile
 from atoll.agent.descriptors import read_most, spill
-from atoll.agent.shell import State
-from atoll.agent.shell_state import empty_state
+from atoll.agent.shell.launching import State
+from atoll.agent.shell.states import empty_state
 
 
 def state(value: str) -> State:

@@ -180,7 +180,7 @@ def _in_use(path: Path, grace: float) -> bool:
 
 def _own_modules() -> list[Path]:
     package = Path(atoll.__file__).parent
-    return [*(package / name for name in _OWN_FILES), *sorted((package / "agent").glob("*.py"))]
+    return [*(package / name for name in _OWN_FILES), *sorted((package / "agent").rglob("*.py"))]
 
 
 def _key(interpreter: Interpreter, loader: Path) -> str:

@@ -26,9 +26,10 @@ def python(bundle: AgentBundle, code: str, *prefix: str) -> subprocess.Completed
 
 
 def test_everything_the_agent_imports_is_in_it(built: AgentBundle) -> None:
-    agent = built.path.glob("lib/python3*/atoll/agent/*.pyc")
-    modules = sorted(path.stem for path in agent if path.stem != "__init__")
-    assert "__main__" in modules
+    [agent] = built.path.glob("lib/python3*/atoll/agent")
+    found = (path.relative_to(agent).with_suffix("") for path in agent.rglob("*.pyc"))
+    modules = sorted(".".join(path.parts) for path in found if path.name != "__init__")
+    assert {"__main__", "files.dispatch", "shell.launching"} <= set(modules)
     done = python(built, "\n".join(f"import atoll.agent.{name}" for name in modules))
     assert (done.returncode, done.stderr) == (0, "")
 

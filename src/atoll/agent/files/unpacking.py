@@ -1,0 +1,263 @@
+"""Unpacking a tar stream into a directory.
+
+All members go to a directory of our own first, beneath which every path is walked component by
+component and no link is ever followed. Only when the archive is complete, and nothing in it
+collides with what is there, are its entries renamed into the target: whatever goes wrong before
+leaves the target as it was.
+
+Refused are members with absolute names or ``..``, devices and FIFOs, links that lead out of the
+target (unless the caller wants those: nothing here follows them), and a target that is a link
+itself. Set-id and sticky bits are dropped; what is made belongs to the user.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from atoll import errors
+from atoll.agent.files import copying, merging, pathnames, spools, tars, walking
+from atoll.agent.files.pathnames import Place, to_text
+from atoll.agent.files.requests import Fields
+from atoll.agent.files.streams import Stream
+
+
+def upload(stream: Stream, fields: Fields) -> dict[str, Any]:
+    """Unpack the body into the directory ``path``, which is made if it is missing."""
+    path = fields.path()
+    with pathnames.entry(path, make=True) as place:
+        existing = place.stat()
+        _refuse_no_directory(place, existing)
+        with _stage(place, inside=existing is not None) as stage:
+            unpacker = Unpacker(stage.directory, outside_links=fields.flag("outside_links"))
+            try:
+                unpacker.unpack(stream)
+                if existing is None:
+                    stage.become(place)
+                else:
+                    merging.merge(stream, stage.directory, stage.target, path)
+                    merging.sync(stage.target)
+            finally:
+                unpacker.close()
+    return {"path": to_text(path), "files": unpacker.files, "size": unpacker.size}
+
+
+def _refuse_no_directory(place: Place, existing: os.stat_result | None) -> None:
+    if existing is None or stat.S_ISDIR(existing.st_mode):
+        return
+    if stat.S_ISLNK(existing.st_mode):
+        raise errors.SecurityError(
+            f"the target is a link: {to_text(place.path)}",
+            context={"path": to_text(place.path)},
+            suggestion="name the directory itself",
+        )
+    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+
+class Stage:
+    """Our own directory for the members, in or beside the target."""
+
+    def __init__(self, parent: int, name: bytes, target: int) -> None:
+        self._parent, self._name, self.target = parent, name, target
+        os.mkdir(name, 0o700, dir_fd=parent)
+        self.directory = walking.open_directory(name, parent)
+
+    def become(self, place: Place) -> None:
+        """Give the directory the name of the target, which must not exist."""
+        os.fchmod(self.directory, 0o755)
+        merging.sync(self.directory)
+        os.rename(self._name, place.name, src_dir_fd=self._parent, dst_dir_fd=place.directory)
+        place.sync()
+
+    def discard(self) -> None:
+        """Delete what is left of it."""
+        os.close(self.directory)
+        copying.remove(self._parent, self._name)
+
+
+@contextmanager
+def _stage(place: Place, *, inside: bool) -> Iterator[Stage]:
+    target = walking.open_directory(place.name, place.directory) if inside else -1
+    try:
+        parent = target if inside else place.directory
+        stage = Stage(parent, spools.temporary_name(), target)
+        try:
+            yield stage
+        finally:
+            with suppress(OSError):
+                stage.discard()
+    finally:
+        if inside:
+            os.close(target)
+
+
+class _Body:
+    """The body as the file object `tarfile` reads from."""
+
+    def __init__(self, chunks: Iterator[memoryview]) -> None:
+        self._chunks = chunks
+
+    def read(self, _size: int) -> bytes:
+        """Return the next bytes, as many as there are; the reader collects what it needs."""
+        return bytes(next(self._chunks, b""))
+
+
+class Unpacker:
+    """Writes members beneath one directory."""
+
+    def __init__(self, top: int, *, outside_links: bool) -> None:
+        self._top = top
+        self._outside_links = outside_links
+        self._here, self._here_name = os.dup(top), b""
+        self._directories: dict[bytes, tuple[int, float]] = {}
+        self.files = self.size = 0
+
+    def close(self) -> None:
+        """Release the directory held open."""
+        os.close(self._here)
+
+    def unpack(self, stream: Stream) -> None:
+        """Read the whole body.
+
+        Raises:
+            SecurityError: a member is refused.
+            ValidationFailedError: this is no tar archive, or one that is cut off.
+        """
+        tarfile = tars.load()
+        body = stream.body()
+        try:
+            with tarfile.open(
+                fileobj=_Body(body), mode="r|", encoding="utf-8", errors="surrogateescape"
+            ) as archive:
+                while (member := archive.next()) is not None:
+                    archive.members.clear()  # or it keeps all of them
+                    self._place(archive, member)
+        except tarfile.TarError as error:
+            raise errors.ValidationFailedError(f"not a tar archive: {error}") from error
+        for _ in body:
+            pass
+        self._finish_directories()
+
+    def _place(self, archive: Any, member: Any) -> None:
+        name = check_name(os.fsencode(member.name))
+        if not name and not member.isdir():
+            raise _refusal(member.name, "it has no name")
+        self.files += 1
+        mode = member.mode & 0o777
+        if member.isdir():
+            self._enter(name)
+            self._directories[name] = (mode, member.mtime)
+            return
+        parent, _, leaf = name.rpartition(b"/")
+        directory = self._enter(parent)
+        with suppress(FileNotFoundError):  # a later member of the same name replaces it
+            os.unlink(leaf, dir_fd=directory)
+        if member.isreg():
+            self._write(directory, leaf, mode, member, archive.extractfile(member))
+        elif member.issym():
+            self._link(directory, leaf, parent, member)
+        elif member.islnk():
+            self._hard_link(directory, leaf, member)
+        else:
+            raise _refusal(member.name, "it is a device, FIFO or of an unknown type")
+
+    def _enter(self, name: bytes) -> int:
+        """Return a descriptor of the directory *name*, made as needed; the last one is kept."""
+        if name != self._here_name:
+            here = self._walk(name, make=True)
+            os.close(self._here)
+            self._here, self._here_name = here, name
+        return self._here
+
+    def _walk(self, name: bytes, *, make: bool) -> int:
+        here = os.dup(self._top)
+        for part in name.split(b"/") if name else ():
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=here)
+            try:
+                below = walking.open_directory(part, here)
+            except OSError as error:
+                if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+                    raise _refusal(os.fsdecode(name), "it is below a link or file") from error
+                raise
+            finally:
+                os.close(here)
+            here = below
+        return here
+
+    def _write(self, directory: int, leaf: bytes, mode: int, member: Any, content: Any) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(leaf, flags, 0o600, dir_fd=directory)
+        try:
+            while data := content.read(1 << 18):
+                self.size += len(data)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(file, view) :]
+            os.fchmod(file, mode)
+            os.utime(file, (member.mtime, member.mtime))
+        finally:
+            os.close(file)
+
+    def _link(self, directory: int, leaf: bytes, parent: bytes, member: Any) -> None:
+        target = os.fsencode(member.linkname)
+        if not self._outside_links and not stays_inside(parent, target):
+            raise _refusal(member.name, f"it links to {member.linkname}")
+        os.symlink(target, leaf, dir_fd=directory)
+        os.utime(leaf, (member.mtime, member.mtime), dir_fd=directory, follow_symlinks=False)
+
+    def _hard_link(self, directory: int, leaf: bytes, member: Any) -> None:
+        parent, _, first = check_name(os.fsencode(member.linkname)).rpartition(b"/")
+        source = self._walk(parent, make=False)
+        try:
+            os.link(first, leaf, src_dir_fd=source, dst_dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError as error:
+            raise _refusal(member.name, f"it links to {member.linkname}, no member") from error
+        finally:
+            os.close(source)
+
+    def _finish_directories(self) -> None:
+        """Set modes and times once nothing more is made in them, the deepest first."""
+        for name in sorted(self._directories, reverse=True):
+            mode, mtime = self._directories[name]
+            directory = self._walk(name, make=False)
+            try:
+                if name:
+                    os.fchmod(directory, mode)
+                    os.utime(directory, (mtime, mtime))
+            finally:
+                os.close(directory)
+
+
+def check_name(name: bytes) -> bytes:
+    """Return a member's name without empty and ``.`` components.
+
+    Raises:
+        SecurityError: it is absolute or has a ``..``.
+    """
+    parts = [part for part in name.split(b"/") if part not in {b"", b"."}]
+    if name.startswith(b"/") or b".." in parts:
+        raise _refusal(os.fsdecode(name), "its name leads out of the target")
+    return b"/".join(parts)
+
+
+def stays_inside(parent: bytes, target: bytes) -> bool:
+    """Tell whether a link in the directory *parent* to *target* stays below the top, by name."""
+    if target.startswith(b"/"):
+        return False
+    depth = len([part for part in parent.split(b"/") if part])
+    for part in target.split(b"/"):
+        depth += (part not in {b"", b"."}) - 2 * (part == b"..")
+        if depth < 0:
+            return False
+    return True
+
+
+def _refusal(member: str, reason: str) -> errors.SecurityError:
+    name = to_text(os.fsencode(member))
+    return errors.SecurityError(
+        f"the archive's member {name!r} is refused: {reason}", context={"member": name}
+    )

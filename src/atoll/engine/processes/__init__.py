@@ -1,0 +1,1 @@
+"""Background processes: records that outlive engine, sleep and agent, and their logs."""
