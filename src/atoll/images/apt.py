@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-_DEFAULT_URI = "http://deb.debian.org/debian"
-_DEFAULT_SECURITY = "http://deb.debian.org/debian-security"
 _ONE_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<rest>.+)")
 _USERINFO = re.compile(r"(?<=://)[^/@]*@")
 _ACQUIRE = re.compile(r'Acquire::(?:https?::|Check-Valid-Until |Check-Date |Retries )[^"]*"[^"]*";')
@@ -68,16 +66,10 @@ def host_sources(files: Iterable[tuple[str, str]]) -> list[Source]:
 
 
 def choose(sources: Iterable[Source], suite: str) -> tuple[str, ...]:
-    """Return the lines for *suite*; the public archive where the host names none."""
+    """Return the lines for *suite*; none where the host names none: mmdebstrap knows the public ones."""
     wanted = {suite, f"{suite}-updates", f"{suite}-security"}
     lines = tuple(dict.fromkeys(s.line() for s in sources if s.suite in wanted and _is_debian(s)))
-    if any(line.split()[2] == suite for line in lines):
-        return lines
-    return (
-        f"deb {_DEFAULT_URI} {suite} main",
-        f"deb {_DEFAULT_URI} {suite}-updates main",
-        f"deb {_DEFAULT_SECURITY} {suite}-security main",
-    )
+    return lines if any(line.split()[2] == suite for line in lines) else ()
 
 
 def acquire_options(dump: str) -> tuple[str, ...]:
