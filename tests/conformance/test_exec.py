@@ -208,8 +208,11 @@ async def test_x23_a_signal_is_told_by_name(box: Client) -> None:
 
 
 @pytest.mark.container
-async def test_x24_orphans_leave_no_zombies(box: Client) -> None:
-    await box.exec("for i in $(seq 500); do (sleep 0.01 &); done")
+async def test_x24_orphans_leave_no_zombies_and_steal_no_exit_code(box: Client) -> None:
+    result = await box.exec(
+        "for i in $(seq 2000); do (sleep 0.01 &); done; exit_with() { return 7; }; exit_with"
+    )
+    assert result.code == 7
     await asyncio.sleep(0.5)
     zombies = await box.exec("cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '")
     assert zombies.text == "0\n"

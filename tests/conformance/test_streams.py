@@ -78,6 +78,29 @@ async def test_s06_events_come_as_they_happen(sandbox: atoll.Sandbox) -> None:
     assert times[2] > 0.9
 
 
+async def test_x15_line_ends_in_output_survive_server_sent_events_cut_anywhere(
+    sandbox: atoll.Sandbox,
+) -> None:
+    text = "a\r\nb\rc\u2028d\n"
+    stream = sandbox.exec_stream("printf 'a\\r\\nb\\rc\\342\\200\\250d\\n'")
+    body = b"".join([chunk async for chunk in stream.sse()])
+    for cut in range(len(body)):
+        events = [event async for event in atoll.parse_sse_stream([body[:cut], body[cut:]])]
+        output = "".join(event["data"] for event in events if event["type"] == "stdout")
+        assert (output, events[-1]["type"], events[-1]["exitCode"]) == (text, "complete", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_x10_nothing_cuts_a_command_that_is_silent_for_long(sandbox: atoll.Sandbox) -> None:
+    buffered = asyncio.create_task(
+        sandbox.exec(["sh", "-c", "sleep 400; echo done"], timeout="10m")
+    )
+    events = await gather(sandbox.exec_stream(["sh", "-c", "sleep 400; echo done"], timeout="10m"))
+    assert (await buffered).stdout == "done\n"
+    assert [event.data for event in events if isinstance(event, atoll.Stdout)] == [b"done\n"]
+
+
 async def test_events_are_numbered_and_offsets_count_all_output(sandbox: atoll.Sandbox) -> None:
     events = await gather(sandbox.exec_stream("echo a; echo bb >&2; echo ccc"))
     outputs = [event for event in events if isinstance(event, atoll.Stdout | atoll.Stderr)]
