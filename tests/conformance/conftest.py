@@ -75,11 +75,12 @@ def _fits(request: pytest.FixtureRequest, level: str) -> None:
 def url(level: str) -> Iterator[str]:
     """Address of the engine of this run."""
     state_dir = Path(tempfile.mkdtemp(prefix="atoll-conformance-", dir="/tmp"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ATOLL_RUNTIME_DEFAULT", level)
-        with atoll.sync.local(state_dir=state_dir) as env:
+    with atoll.sync.local(state_dir=state_dir) as env:
+        # Only while the engine starts: this fixture lives on beside tests of other levels.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ATOLL_RUNTIME_DEFAULT", level)
             env.version()
-            yield env.transport.endpoint.shown
+        yield env.transport.endpoint.shown
     _remove(state_dir)
 
 

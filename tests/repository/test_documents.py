@@ -85,7 +85,9 @@ def run_program(example: Example, folder: Path, environ: dict[str, str]) -> str:
 @pytest.mark.e2e
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-async def test_every_example_of_the_page_runs_as_written(page: Path, tmp_path: Path) -> None:
+async def test_every_example_of_the_page_runs_as_written(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = list(examples(page))
     if not found:
         pytest.skip("a page without examples")
@@ -94,7 +96,7 @@ async def test_every_example_of_the_page_runs_as_written(page: Path, tmp_path: P
         "PATH": f"{bin_dir}:{os.environ['PATH']}",
         "ATOLL_STATE_DIR": str(tmp_path / "state"),
     }
-    os.environ["ATOLL_STATE_DIR"] = environ["ATOLL_STATE_DIR"]
+    monkeypatch.setenv("ATOLL_STATE_DIR", environ["ATOLL_STATE_DIR"])
     async with atoll.local() as env:
         await env.version()
         names: dict[str, Any] = {

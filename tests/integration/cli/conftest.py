@@ -18,11 +18,12 @@ Atoll = Callable[..., "subprocess.CompletedProcess[bytes]"]
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     state_dir = tmp_path_factory.mktemp("cli") / "state"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ATOLL_RUNTIME_DEFAULT", "fake")
-        with atoll.sync.local(state_dir=state_dir) as env:
+    with atoll.sync.local(state_dir=state_dir) as env:
+        # Only while the engine starts: this fixture lives on beside tests of other levels.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ATOLL_RUNTIME_DEFAULT", "fake")
             env.version()
-            yield env.transport.endpoint.shown
+        yield env.transport.endpoint.shown
     with (state_dir / "engine.lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
