@@ -11,11 +11,12 @@ from pathlib import Path
 from atoll.network import netns
 
 
-async def connect(namespace: Path, address: str, port: int) -> socket.socket:
+async def connect(namespace: Path | None, address: str, port: int) -> socket.socket:
     """Return a non-blocking TCP connection to *address* as seen inside *namespace*.
 
     Args:
-        namespace: path of a network namespace (a slot's, or ``/proc/<pid>/ns/net``).
+        namespace: path of a network namespace (a slot's, or ``/proc/<pid>/ns/net``); None: the
+            one this process is in.
         address: an IPv4 or IPv6 address; names are not resolved.
         port: TCP port.
 
@@ -24,7 +25,10 @@ async def connect(namespace: Path, address: str, port: int) -> socket.socket:
         ConnectionError: nobody listens there.
     """
     six = ipaddress.ip_address(address).version == 6
-    made = await asyncio.to_thread(netns.call_in, namespace, lambda: _socket(six=six))
+    if namespace is None:
+        made = _socket(six=six)
+    else:
+        made = await asyncio.to_thread(netns.call_in, namespace, lambda: _socket(six=six))
     try:
         await asyncio.get_running_loop().sock_connect(made, (address, port))
     except BaseException:

@@ -131,27 +131,13 @@ async def answer(inside: Path | None, wanted: WaitForPort) -> int | None:
 async def _try(inside: Path | None, address: str, wanted: WaitForPort) -> int | None:
     with suppress(OSError, TimeoutError, ValueError):
         async with asyncio.timeout(PATIENCE):
-            with await _connected(inside, address, wanted.port) as connection:
+            with await dial.connect(inside, address, wanted.port) as connection:
                 if wanted.mode == "tcp":
                     return 0
                 status = await _status(connection, wanted)
         low, high = wanted.status
         return status if low <= status <= high else None
     return None
-
-
-async def _connected(inside: Path | None, address: str, port: int) -> socket.socket:
-    if inside is not None:
-        return await dial.connect(inside, address, port)
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setblocking(False)
-    try:
-        await asyncio.get_running_loop().sock_connect(made, (address, port))
-    except BaseException:
-        made.close()
-        raise
-    return made
 
 
 async def _status(connection: socket.socket, wanted: WaitForPort) -> int:
