@@ -32,7 +32,7 @@ def spec(tmp_path: Path, host_ref: str = "r1") -> ContainerSpec:
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter: gone between open and read
         return False
     return state != "Z"
 
