@@ -1,5 +1,4 @@
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,32 +53,10 @@ async def test_a_stale_update_is_refused_and_changes_nothing(store: Store) -> No
     assert second.version == 2
 
 
-async def test_one_failing_write_of_a_batch_does_not_fail_the_others(store: Store) -> None:
-    await store.create(record("box"))
-    outcomes = await asyncio.gather(
-        store.create(record("a")),
-        store.create(record("box")),
-        store.create(record("b")),
-        return_exceptions=True,
-    )
-    assert isinstance(outcomes[1], ConflictError)
-    assert await store.get("N", "a")
-    assert await store.get("N", "b")
-
-
 async def test_a_host_ref_belongs_to_one_sandbox(store: Store) -> None:
     await store.create(record("a", host_ref="r"))
     with pytest.raises(ConflictError):
         await store.create(record("b", host_ref="r"))
-
-
-async def test_a_cancelled_write_is_still_made(store: Store) -> None:
-    writing = asyncio.create_task(store.create(record("box")))
-    await asyncio.sleep(0)
-    writing.cancel()
-    await asyncio.wait([writing])
-    await store.create(record("later"))
-    assert await store.get("N", "box")
 
 
 async def test_listings_page_in_order_and_leave_tombstones_out(store: Store) -> None:
@@ -176,17 +153,6 @@ async def test_watchers_see_every_write_once_it_is_durable(store: Store) -> None
     await seen.aclose()  # type: ignore[attr-defined]
 
 
-async def test_the_disk_gets_every_commit_before_success_is_told(
-    store: Store, tmp_path: Path
-) -> None:
-    await store.create(record("box"))
-    reader = sqlite3.connect(tmp_path / "atoll.db")
-    assert reader.execute("SELECT count(*) FROM sandboxes").fetchone() == (1,)
-    reader.close()
-    assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
 async def fill(store: Store) -> None:
     """Let the file grow no more: what a full disk looks like to SQLite."""
     (pages,) = (await store.read("PRAGMA page_count", ()))[0]
@@ -210,9 +176,3 @@ async def test_on_a_full_disk_nothing_is_created_but_what_is_there_can_go(
     monkeypatch.setattr("atoll.engine.ballast.RETRY", 0.0)
     store._ballast._next = 0.0
     await store.create(record("other"))
-
-
-async def test_a_file_that_is_no_store_is_not_taken_for_a_full_disk(tmp_path: Path) -> None:
-    (tmp_path / "a.db").write_bytes(b"x" * 8_192)
-    with pytest.raises(sqlite3.DatabaseError):
-        await Store(tmp_path / "a.db").open()
