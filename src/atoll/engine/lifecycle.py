@@ -24,6 +24,7 @@ from atoll.engine.record import InForce, Record
 from atoll.engine.variables import Variables
 from atoll.errors import (
     ContainerUnavailableError,
+    FilesystemError,
     SandboxError,
     VersionMismatchError,
     from_os_error,
@@ -222,9 +223,7 @@ class Lifecycle:
     async def shut_down(self, endpoint: Endpoint) -> None:
         """Let the agent end all commands; one that does not answer is ended by `remove`."""
         try:
-            await endpoint.call(
-                {"op": "shutdown", "grace": SHUTDOWN_GRACE}, timeout=SHUTDOWN_GRACE + 1
-            )
+            await endpoint.call({"op": "shutdown", "grace": SHUTDOWN_GRACE}, SHUTDOWN_GRACE + 1)
         except (LinkError, SandboxError) as error:
             log.warning("agent did not shut down", host_ref=endpoint.host_ref, reason=str(error))
 
@@ -238,10 +237,16 @@ async def _image(life: Lifecycle, launch: Launch) -> None:
 
 
 async def _layer(life: Lifecycle, launch: Launch) -> None:
-    layers, layer_id = life.parts.layers, launch.record.layer_id
-    if not await layers.exists(layer_id):
-        launch.new_layer = True
-        await layers.create(layer_id, launch.size.disk_mb * MB)
+    rec = launch.record
+    if await life.parts.layers.exists(rec.layer_id):
+        return
+    if rec.in_force:  # it ran before: an empty layer would hide that its files are lost
+        raise FilesystemError(
+            f"the files of sandbox {rec.id!r} are not in the layer store",
+            suggestion="bring the state directory back, or destroy the sandbox",
+        )
+    launch.new_layer = True
+    await life.parts.layers.create(rec.layer_id, launch.size.disk_mb * MB)
 
 
 async def _ids(life: Lifecycle, launch: Launch) -> None:
@@ -313,10 +318,8 @@ async def _container(life: Lifecycle, launch: Launch) -> None:
 
 
 def _spec(life: Lifecycle, launch: Launch) -> ContainerSpec:
-    config, limits = (
-        _made(launch.image).config,
-        record.limits(launch.size, life.settings.runtime.pids),
-    )
+    config = _made(launch.image).config
+    limits = record.limits(launch.size, life.settings.runtime.pids)
     return ContainerSpec(
         host_ref=launch.host_ref,
         generation=launch.record.generation,

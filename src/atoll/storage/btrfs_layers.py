@@ -54,8 +54,16 @@ class BtrfsLayers:
         return self.folder / layer_id
 
     def exists(self, layer_id: str) -> bool:
-        """Tell whether the layer was made."""
-        return btrfs.is_subvolume(self.folder / layer_id)
+        """Tell whether the layer was made; refuse to tell when the store is not mounted."""
+        if btrfs.is_subvolume(self.folder / layer_id):
+            return True
+        if not mount_at(self.folder, read_mounts()):
+            raise FilesystemError(
+                f"the layer store is not mounted at {self.folder}",
+                context={"path": str(self.folder)},
+                suggestion="restart the engine: it mounts the store; files are not lost",
+            )
+        return False
 
     async def delete(self, layer_id: str) -> None:
         """Unlink the layer; its space comes back in the background."""

@@ -73,6 +73,7 @@ class LayerStore:
         self._reserve = settings.reserve_mb * _MB
         self._layers = _choose(settings, backend)
         self._watch: asyncio.Task[None] | None = None
+        self._mounted = asyncio.Lock()  # while the store is opened again, its layers are not there
 
     @property
     def kind(self) -> str:
@@ -116,7 +117,8 @@ class LayerStore:
         _check_id(layer_id)
         self._admit()
         try:
-            await self._layers.create(layer_id, size_bytes)
+            async with self._mounted:
+                await self._layers.create(layer_id, size_bytes)
         except OSError as error:
             if error.errno in _FULL:
                 raise _no_capacity(self._settings.state_dir) from error
@@ -130,13 +132,19 @@ class LayerStore:
         """
         if not await self.exists(layer_id):
             raise from_os_error(OSError(errno.ENOENT, "no such layer"), layer_id)
-        return await self._layers.attach(layer_id)
+        async with self._mounted:
+            return await self._layers.attach(layer_id)
 
     async def exists(self, layer_id: str) -> bool:
-        """Tell whether the layer is there."""
+        """Tell whether the layer is there; wait while the store is opened again.
+
+        Raises:
+            FilesystemError: the store is not mounted, so that nobody can tell.
+        """
         _check_id(layer_id)
         try:
-            return self._layers.exists(layer_id)
+            async with self._mounted:
+                return self._layers.exists(layer_id)
         except OSError as error:
             raise _typed(error, self._settings.state_dir) from error
 
@@ -152,18 +160,21 @@ class LayerStore:
         if users:
             raise ResourceBusyError(f"layer {layer_id} is in use", context={"mounts": users})
         try:
-            await self._layers.delete(layer_id)
+            async with self._mounted:
+                await self._layers.delete(layer_id)
         except OSError as error:
             raise _typed(error, self._settings.state_dir) from error
 
     async def usage(self, layer_id: str) -> int:
         """Return the bytes the layer takes, as of the last commit (30 s at most)."""
         _check_id(layer_id)
-        return await self._layers.usage(layer_id)
+        async with self._mounted:
+            return await self._layers.usage(layer_id)
 
     async def list(self) -> list[str]:
         """Return the ids of all layers."""
-        return await asyncio.to_thread(self._layers.list)
+        async with self._mounted:
+            return await asyncio.to_thread(self._layers.list)
 
     async def is_shut(self) -> bool:
         """Tell whether the store failed on a full disk and could be opened again now."""
@@ -176,7 +187,8 @@ class LayerStore:
             ResourceBusyError: a root is still mounted from it.
         """
         try:
-            await self._layers.reopen()
+            async with self._mounted:
+                await self._layers.reopen()
         except OSError as error:
             raise _typed(error, self._settings.state_dir) from error
 

@@ -1,3 +1,4 @@
+import asyncio
 import errno
 import os
 from contextlib import suppress
@@ -240,3 +241,31 @@ async def test_a_store_the_kernel_shut_is_opened_again_when_no_root_is_left(
     assert (await store.attach("a") / "upper" / "file").read_text() == "kept"
     await store.create("b", SIZE)
     await store.close(unmount=True)
+
+
+async def test_a_store_that_is_not_mounted_does_not_say_that_a_layer_is_missing(
+    settings: StorageSettings,
+) -> None:
+    """Whoever believed it would make an empty one in its place."""
+    layers = LayerStore(settings, backend="btrfs")
+    await layers.open()
+    await layers.create("a", SIZE)
+    folder = settings.state_dir / "layers"
+    linux.umount(folder)
+    for call in (layers.exists("a"), layers.attach("a"), layers.create("a", SIZE)):
+        with pytest.raises(FilesystemError):
+            await call
+    await layers.open()
+    assert await layers.exists("a")
+    await layers.close(unmount=True)
+
+
+async def test_calls_wait_while_the_store_is_opened_again(layers: LayerStore) -> None:
+    await layers.create("a", SIZE)
+
+    async def ask() -> list[bool]:
+        return [await layers.exists("a") for _ in range(200)]
+
+    asked = asyncio.create_task(ask())
+    await asyncio.gather(asked, *(layers.reopen() for _ in range(3)))
+    assert all(asked.result())

@@ -6,7 +6,7 @@ import pytest
 from atoll.engine import lifecycle
 from atoll.engine.engine import Engine
 from atoll.engine.lifecycle import STEPS, Launch, Lifecycle, Step
-from atoll.errors import NoSpaceError
+from atoll.errors import FilesystemError, NoSpaceError
 from atoll.wire.sandbox import State
 from integration.engine.conftest import Opener
 from integration.engine.scripted import World
@@ -45,6 +45,22 @@ async def test_a_start_that_fails_after_any_step_leaves_nothing(
     assert caught.value.context["step"] == name
     assert world.left() == {}
     assert await world.layers.list() == []
+    await start(engine)
+
+
+async def test_a_sandbox_whose_files_are_missing_is_not_started_with_none(
+    engine: Engine, world: World
+) -> None:
+    """An empty layer in their place would hide the loss, and look like data nobody ever wrote."""
+    await start(engine)
+    box = engine.sandbox("N", "box")
+    await box.stop()
+    layer = box.record.layer_id if box.record else ""
+    await world.layers.delete(layer)
+    with pytest.raises(FilesystemError, match="not in the layer store"):
+        await start(engine)
+    assert await world.layers.list() == []
+    await world.layers.create(layer, 0)
     await start(engine)
 
 
