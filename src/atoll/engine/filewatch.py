@@ -5,12 +5,12 @@ on in the next start would hide that.
 """
 
 import json
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from atoll.engine.activity import Use
 from atoll.engine.link import Endpoint, Link, LinkError
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import OperationInterruptedError, SandboxDestroyedError, StaleHandleError
@@ -37,7 +37,7 @@ async def _events(
     try:
         async for frame in link.frames(SILENCE, ends={Kind.END, Kind.ERROR}):
             if frame.kind == Kind.EVENT:
-                sandbox.last_used = time.monotonic()
+                sandbox.activity.note(Use.FILE_EVENT)
             yield frame
     except LinkError as error:
         reason = await _reason(sandbox, endpoint, error)

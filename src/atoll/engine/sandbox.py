@@ -2,30 +2,28 @@
 
 Callers that want the same thing at the same time share one transition; a caller who leaves does
 not take it away from the others. What a transition decides is in the store before it acts, and
-before anybody hears of it. The object holds no files and no container: `Lifecycle` makes and
-removes those, `Directory` keeps the record.
+before anybody hears of it. What each does is in `starting`, `freezing` and `ending`; that there is
+one at a time is here. The object holds no files and no container: `Lifecycle` makes and removes
+those, `Directory` keeps the record.
 """
 
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
-import msgspec
 import structlog
 
-from atoll.engine import adoption, losses, variables
+from atoll.engine import adoption, ending, freezing, losses, starting, variables
 from atoll.engine import record as rules
+from atoll.engine.activity import Activity, Use
 from atoll.engine.entry import Entry
-from atoll.engine.lifecycle import Launch, in_force
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations, not_found
-from atoll.engine.processes.records import GONE, SLEEP
 from atoll.engine.record import Record
 from atoll.engine.sessions import Carried
 from atoll.engine.shared import Shared
 from atoll.engine.transitions import Transitions
 from atoll.engine.variables import Variables
-from atoll.errors import ResourceBusyError, SandboxError
+from atoll.errors import SandboxError
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxOptions, State
 
 log = structlog.get_logger(__name__)
@@ -45,13 +43,12 @@ class Sandbox:
         self.id = id
         self.endpoint: Endpoint | None = None
         self.operations: Operations | None = None
-        self.last_used = time.monotonic()
+        self.activity = Activity()
         self.used = False  # by a caller of this engine
-        self._busy = 0
-        self._shared = shared
+        self.shared = shared
         self._transitions = Transitions(f"{namespace}/{id}")
-        self._entry = Entry(namespace, id, shared.store)
-        self._teller = variables.Teller(self._entry)
+        self.entry = Entry(namespace, id, shared.store)
+        self._teller = variables.Teller(self.entry)
         self.carried = Carried(shared.store, namespace, id)
 
     # Reading: never starts anything.
@@ -59,43 +56,50 @@ class Sandbox:
     @property
     def record(self) -> Record | None:
         """The record as last read or written; `load` reads it first."""
-        return self._entry.record
+        return self.entry.record
 
     async def load(self) -> Record | None:
         """Return the record; None when there is none or only a tombstone."""
-        return await self._entry.load()
+        return await self.entry.load()
 
     def info(self, record: Record) -> SandboxInfo:
         """Return what callers may know of *record*."""
-        return rules.info(record, self._namespace, self._shared.settings)
+        return rules.info(record, self.defaults, self.shared.settings)
 
     @property
-    def _namespace(self) -> NamespaceConfig:
-        return self._shared.namespaces.get(self.namespace, NamespaceConfig())
+    def defaults(self) -> NamespaceConfig:
+        """What its namespace says."""
+        return self.shared.namespaces.get(self.namespace, NamespaceConfig())
 
     @property
     def wanted(self) -> SandboxOptions:
         """The options of the next start, with all defaults filled in."""
         own = self.record.wanted if self.record else SandboxOptions()
-        return rules.with_defaults(own, self._namespace, self._shared.settings)
+        return rules.with_defaults(own, self.defaults, self.shared.settings)
 
-    def _is(self, state: State) -> bool:
+    def is_in(self, state: State) -> bool:
+        """Whether the record, as last read or written, says *state*."""
         return self.record is not None and self.record.state is state
 
     @property
     def idle(self) -> bool:
         """Whether it is awake and nothing holds off sleep."""
-        waiting = self.operations is not None and self.operations.waiting
-        awake = self._is(State.RUNNING) and self._transitions.kind is None
-        held = self._shared.processes.watches.keep_awake((self.namespace, self.id))
-        return awake and self._busy == 0 and not waiting and not held
+        awake = self.is_in(State.RUNNING) and self._transitions.kind is None
+        return awake and not self.activity.holds(self._uses())
+
+    def _uses(self) -> Iterator[Use]:
+        """Yield what uses it without a call."""
+        if self.operations and self.operations.waiting:
+            yield Use.ABANDONED
+        if self.shared.processes.watches.keep_awake((self.namespace, self.id)):
+            yield Use.KEEP_AWAKE
 
     async def awake(self) -> Endpoint | None:
         """Return the agent's endpoint if the sandbox is awake; wakes nothing, is no activity."""
         await self.load()
         while self._transitions.kind in {"stop", "freeze"}:
             await self._transitions.settled()
-        return self.endpoint if self._is(State.RUNNING) and not self._transitions.kind else None
+        return self.endpoint if self.is_in(State.RUNNING) and not self._transitions.kind else None
 
     # Using: wakes, and holds off sleep.
 
@@ -110,18 +114,15 @@ class Sandbox:
         Raises:
             SandboxError: it cannot start; or it went during the use, with the reason.
         """
-        self._busy += 1
         endpoint: Endpoint | None = None
-        try:
-            if operation:
-                self.running_operations(operation)
-            endpoint = await self.ensure_running()
-            yield endpoint
-        except LinkError as error:
-            raise await self.explain(endpoint, error) from error
-        finally:
-            self._busy -= 1
-            self.last_used = time.monotonic()
+        with self.activity.during(Use.CALL):
+            try:
+                if operation:
+                    self.running_operations(operation)
+                endpoint = await self.ensure_running()
+                yield endpoint
+            except LinkError as error:
+                raise await self.explain(endpoint, error) from error
 
     def running_operations(self, operation: str) -> Operations:
         """Return the operations of the start that is running.
@@ -139,12 +140,12 @@ class Sandbox:
         await self.load()
         while True:
             if self._transitions.kind is None:
-                if self.endpoint and self._is(State.RUNNING):
+                if self.endpoint and self.is_in(State.RUNNING):
                     return self.endpoint
-                if self.endpoint and self._is(State.FROZEN):
-                    self._transitions.begin("thaw", self._thaw(self.endpoint))
+                if self.endpoint and self.is_in(State.FROZEN):
+                    self._transitions.begin("thaw", freezing.thaw(self, self.endpoint))
                 else:
-                    self._transitions.begin("start", self._start())
+                    self._transitions.begin("start", starting.start(self))
             kind = self._transitions.kind
             await self._transitions.settled(joining=kind if kind in {"start", "thaw"} else None)
 
@@ -154,34 +155,34 @@ class Sandbox:
         Raises:
             SandboxError: an option cannot work.
         """
-        rules.check_options(options, self._shared.settings.instance_types)
+        rules.check_options(options, self.shared.settings.instance_types)
         if options.runtime is not None:
-            self._shared.lifecycle.parts.runtime(options.runtime)
+            self.shared.lifecycle.parts.runtime(options.runtime)
         while self._transitions.kind == "destroy":
             await self._transitions.settled()
-        await self._entry.get_or_create(options, self._shared.new_name())
-        record = await self._entry.change(lambda old: rules.with_options(old, options))
+        await self.entry.get_or_create(options, self.shared.new_name())
+        record = await self.entry.change(lambda old: rules.with_options(old, options))
         if self.endpoint:
-            await self._apply(self.endpoint)
+            await self.apply(self.endpoint)
         return record
 
     async def set_env(self, env: Variables) -> None:
         """Set variables of the sandbox, now and for every later start. Starts nothing."""
         rules.check_env(env)
         await self.configure(SandboxOptions())
-        await self._entry.change(lambda old: rules.with_env(old, env))
+        await self.entry.change(lambda old: rules.with_env(old, env))
         if self.endpoint:
-            await self._apply(self.endpoint, env)
+            await self.apply(self.endpoint, env)
 
-    async def _apply(self, endpoint: Endpoint, env: Variables | None = None) -> None:
+    async def apply(self, endpoint: Endpoint, env: Variables | None = None) -> None:
         """Make what runs follow those options that apply at once."""
-        await self._shared.lifecycle.parts.networks.set_internet(
+        await self.shared.lifecycle.parts.networks.set_internet(
             endpoint.host_ref, allowed=self.wanted.enable_internet is not False
         )
-        if not self._is(State.RUNNING):  # a frozen one is told when it thaws
+        if not self.is_in(State.RUNNING):  # a frozen one is told when it thaws
             return
         try:
-            await self._teller.tell(endpoint, self._namespace, env or {})
+            await self._teller.tell(endpoint, self.defaults, env or {})
         except LinkError as error:
             # Where the sandbox has ended, its next start has the variables.
             if not await self.check_alive(endpoint):
@@ -196,17 +197,17 @@ class Sandbox:
             if self._transitions.kind is None:
                 if self.record is None or not self.record.live:
                     return self.record
-                self._transitions.begin("stop", self._stop())
+                self._transitions.begin("stop", ending.stop(self))
             if await self._transitions.settled(joining="stop"):
                 return self.record
 
     async def sleep_if_idle(self, idle_for: float) -> bool:
         """Sleep unless it was used within *idle_for* seconds; return whether it sleeps now."""
         # No await between the check and the begin: a use cannot slip in between.
-        if not self.idle or time.monotonic() - self.last_used < idle_for:
+        if not self.idle or self.activity.idle() < idle_for:
             return False
         if self.endpoint and self.wanted.sleep_mode == "freeze":
-            self._transitions.begin("freeze", self._freeze(self.endpoint))
+            self._transitions.begin("freeze", freezing.freeze(self, self.endpoint))
             return await self._transitions.settled(joining="freeze")
         await self.stop()
         return True
@@ -218,7 +219,7 @@ class Sandbox:
             if self._transitions.kind is None:
                 if record is None:
                     return
-                self._transitions.begin("destroy", self._destroy())
+                self._transitions.begin("destroy", ending.destroy(self))
             elif self._transitions.kind == "start":
                 self._transitions.cancel()
             if await self._transitions.settled(joining="destroy"):
@@ -242,7 +243,7 @@ class Sandbox:
         if await endpoint.runtime.find(endpoint.host_ref):
             return False
         if self.endpoint is endpoint and self._transitions.kind is None:
-            self._transitions.begin("stop", self._clean_up())
+            self._transitions.begin("stop", ending.clean_up(self))
             await self._transitions.settled()
         return True
 
@@ -250,18 +251,17 @@ class Sandbox:
 
     async def adopt(self, record: Record) -> None:
         """Take over what an earlier engine left of *record*: a running container, or leftovers."""
-        self._entry.adopt(record)
-        self._shared.live[record.key] = self
-        self._shared.admission.adopt(self.namespace)
+        self.entry.adopt(record)
+        self.shared.live[record.key] = self
+        self.shared.admission.adopt(self.namespace)
         if record.last_activity_at:
-            idle = (rules.now() - record.last_activity_at).total_seconds()
-            self.last_used = time.monotonic() - max(0.0, idle)
+            self.activity.adopt((rules.now() - record.last_activity_at).total_seconds())
         alive = record.state in {State.RUNNING, State.FROZEN}
-        if alive and (found := await adoption.find(self._shared.lifecycle, record)):
+        if alive and (found := await adoption.find(self.shared.lifecycle, record)):
             self.endpoint, self.operations = found.endpoint, found
-            await self._shared.processes.watches.adopt(self, found.endpoint)
+            await self.shared.processes.watches.adopt(self, found.endpoint)
             return
-        self._transitions.begin("stop", self._clean_up())
+        self._transitions.begin("stop", ending.clean_up(self))
         await self._transitions.settled()
 
     def detach(self) -> None:
@@ -274,121 +274,13 @@ class Sandbox:
         while self._transitions.kind:
             await self._transitions.settled()
 
-    # Transitions: what they do. How they are shared: `Transitions`.
+    def left(self) -> None:
+        """It does not run any more: give its place back."""
+        self.shared.admission.leave(self.namespace)
+        self.shared.live.pop((self.namespace, self.id), None)
 
-    async def _start(self) -> None:
-        if (found := await self.load()) and found.live:  # a stop that failed half-way
-            await self._clean_up()
-        wanted = self.wanted
-        size = rules.instance(wanted.instance_type or "", self._shared.settings.instance_types)
-        self._shared.lifecycle.parts.runtime(wanted.runtime or "")
-        await self._shared.admission.enter(
-            self.namespace, self._namespace.max_instances, (wanted.queue_ms or 0) / 1000
-        )
-        before = found.state if (found := await self.load()) else State.CREATED
-        try:
-            record = await self._entry.start(self._shared.new_name(), self._shared.new_name())
-            self._shared.live[record.key] = self
-            launch = Launch(record, wanted, size, variables.layers(self._namespace, record))
-            endpoint = await self._shared.lifecycle.start(launch)
-            await self._started(launch, endpoint)
-        except BaseException:
-            await self._not_started(before)
-            raise
-
-    async def _started(self, launch: Launch, endpoint: Endpoint) -> None:
-        force, before = in_force(self._shared.lifecycle, launch), self._entry.existing.in_force
-        if before:  # what carried sessions know
-            force = msgspec.structs.replace(force, env=before.env)
-        now = rules.now()
-        await self._entry.save(
-            state=State.RUNNING,
-            in_force=force,
-            started_at=now,
-            last_activity_at=now,
-            exit_code=None,
-        )
-        if before:
-            await self.carried.restore(endpoint)
-        self.operations = Operations(endpoint, self._shared.settings.lifecycle.orphan_grace)
-        self.endpoint = endpoint
-        # From here on changes are applied at once; those made during the start were not.
-        await self._apply(endpoint)
-        await self._shared.processes.woken(self, endpoint)
-        self.last_used = time.monotonic()
-
-    async def _not_started(self, before: State) -> None:
-        await self._entry.settle()
-        self._forget_endpoint()
-        record = self.record
-        if record and record.host_ref:
-            await self._shared.lifecycle.remove(record.host_ref)
-            state = before if record.state is State.STARTING else State.STOPPED
-            await self._entry.save(state=state, host_ref=None)
-        self._left()
-
-    async def _freeze(self, endpoint: Endpoint) -> None:
-        await self.carried.keep_changes(endpoint, lambda: True)
-        # Recorded first: a frozen sandbox that is taken for a running one would look dead.
-        await self._entry.save(state=State.FROZEN)
-        try:
-            await endpoint.runtime.pause(endpoint.host_ref)
-        except BaseException as error:
-            await self._thaw(endpoint)
-            if isinstance(error, TimeoutError):
-                raise ResourceBusyError(f"sandbox {self.id!r} could not be frozen") from error
-            raise
-
-    async def _thaw(self, endpoint: Endpoint) -> None:
-        await endpoint.runtime.resume(endpoint.host_ref)
-        await self._entry.save(state=State.RUNNING)
-        await self._apply(endpoint)
-
-    async def _stop(self) -> None:
-        endpoint = self.endpoint
-        if endpoint and self._is(State.FROZEN):
-            await self._thaw(endpoint)
-        await self._entry.save(state=State.STOPPING)
-        if endpoint:
-            await self.carried.keep(endpoint, lambda: True)
-            await self._shared.lifecycle.shut_down(endpoint)
-        await self._clean_up()
-
-    async def _clean_up(self) -> None:
-        """Remove what a start made and record that the sandbox is stopped."""
-        record = self._entry.existing
-        self._forget_endpoint()
-        if record.host_ref:
-            await self._shared.lifecycle.remove(record.host_ref)
-        reason = SLEEP if record.state is State.STOPPING else GONE
-        await self._shared.processes.watches.gone(record.key, reason)
-        never_ran = record.state is State.STARTING and record.started_at is None
-        await self._entry.save(state=State.CREATED if never_ran else State.STOPPED, host_ref=None)
-        self._left()
-
-    async def _destroy(self) -> None:
-        record = self._entry.existing
-        self._forget_endpoint()
-        # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
-        await self._entry.save(
-            state=State.DESTROYED, host_ref=None, in_force=None, env={}, wanted=SandboxOptions(),
-            expires_at=rules.forgotten(self._shared.settings),
-        )  # fmt: skip
-        try:
-            await self.carried.forget()
-            await self._shared.processes.forget(record.key, record.layer_id)
-            if record.host_ref:
-                await self._shared.lifecycle.remove(record.host_ref)
-            await self._shared.lifecycle.forget_files(record)
-        finally:
-            if record.live:
-                self._left()
-
-    def _left(self) -> None:
-        self._shared.admission.leave(self.namespace)
-        self._shared.live.pop((self.namespace, self.id), None)
-
-    def _forget_endpoint(self) -> None:
+    def forget_endpoint(self) -> None:
+        """Its agent is not reached any more."""
         if self.operations:
             self.operations.close()
         self.endpoint = self.operations = None
@@ -396,5 +288,5 @@ class Sandbox:
     async def note_activity(self) -> None:
         """Write the time of the last use, so that idle time goes on counting after a restart."""
         if self.record and self.record.live and not self._transitions.kind:
-            idle = 0.0 if self._busy else time.monotonic() - self.last_used
-            await self._entry.change(lambda old: rules.activity(old, rules.now(), idle))
+            idle = self.activity.idle()
+            await self.entry.change(lambda old: rules.activity(old, rules.now(), idle))

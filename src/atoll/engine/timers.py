@@ -5,7 +5,6 @@ a restart. A tick looks only at live sandboxes (a comparison each), so it costs 
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -80,11 +79,10 @@ class Timers:
                 log.error("timer failed", timer=work.__name__, exc_info=error)
 
     async def _idle(self) -> None:
-        now = time.monotonic()
         for sandbox in list(self._shared.live.values()):
             wanted = sandbox.wanted
             idle_for = (wanted.sleep_after_ms or 0) / 1000
-            if wanted.keep_alive or not sandbox.idle or now - sandbox.last_used < idle_for:
+            if wanted.keep_alive or not sandbox.idle or sandbox.activity.idle() < idle_for:
                 continue
             if sandbox not in self._working:
                 self._working.add(sandbox)

@@ -37,9 +37,9 @@ async def test_an_event_counts_as_use(engine: Engine, world: World) -> None:
     sandbox = engine.sandbox("N", "box")
     await sandbox.ensure_running()
     async with filewatch.watch(sandbox, HEADER) as frames:
-        sandbox.last_used = 0
+        sandbox.activity.last = 0
         assert [frame.kind async for frame in frames] == [Kind.EVENT, Kind.END]
-    assert sandbox.last_used > 0
+    assert sandbox.activity.last > 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import asyncio
 import json
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -8,34 +7,18 @@ import pytest
 from atoll.engine import calls
 from atoll.engine.engine import Engine
 from atoll.errors import (
-    ContainerUnavailableError,
-    MaxInstancesExceededError,
     OperationInterruptedError,
     OperationNotFoundError,
-    RuntimeNotAvailableError,
-    SandboxDestroyedError,
-    SandboxError,
     SandboxNotFoundError,
     ValidationFailedError,
 )
 from atoll.settings import LifecycleSettings
-from atoll.wire import frames
 from atoll.wire.frames import Kind
 from atoll.wire.process import ExecRequest
 from atoll.wire.sandbox import NamespaceConfig, SandboxOptions, State
+from integration.engine.calling import pending, run
 from integration.engine.conftest import Opener
 from integration.engine.scripted import Peer, World
-
-
-async def run(engine: Engine, *command: str, id: str = "box", op: str = "op") -> bytes:
-    out = b""
-    request = ExecRequest(command=list(command))
-    sandbox = engine.sandbox("N", id)
-    async with calls.exec(sandbox, request, op, cancel_on_drop=True, stdin=None) as found:
-        async for frame in found:
-            if frame.kind == Kind.STDOUT:
-                out += frames.decode_output(frame.payload).data
-    return out
 
 
 async def test_fifty_first_calls_make_exactly_one_sandbox(engine: Engine, world: World) -> None:
@@ -58,102 +41,6 @@ async def test_a_caller_that_leaves_does_not_take_the_start_away(
     assert world.runtime.starts == 1
 
 
-async def test_a_start_that_fails_leaves_nothing_and_may_be_tried_again(
-    engine: Engine, world: World
-) -> None:
-    world.runtime.failures["start"] = ContainerUnavailableError(context={"reason": "runtime"})
-    outcomes = await asyncio.gather(
-        *(run(engine, "x", op=f"o{n}") for n in range(5)), return_exceptions=True
-    )
-    assert all(isinstance(outcome, ContainerUnavailableError) for outcome in outcomes)
-    assert world.left() == {}
-    assert await world.layers.list() == []
-    assert (await engine.info("N", "box")).state is State.CREATED
-    world.runtime.failures.clear()
-    assert await run(engine, "x") == b"x\n"
-
-
-async def test_a_failed_wake_keeps_the_files(engine: Engine, world: World) -> None:
-    await run(engine, "x")
-    await engine.sandbox("N", "box").stop()
-    layers = await world.layers.list()
-    world.networks.failure = ContainerUnavailableError(context={"reason": "network"})
-    with pytest.raises(ContainerUnavailableError) as caught:
-        await run(engine, "x")
-    assert caught.value.context["step"] == "network"
-    assert world.left() == {}
-    assert await world.layers.list() == layers
-    assert (await engine.info("N", "box")).state is State.STOPPED
-
-
-async def test_destroy_leaves_a_tombstone_and_the_id_can_be_used_again(
-    engine: Engine, world: World
-) -> None:
-    await run(engine, "x")
-    before = await world.layers.list()
-    await asyncio.gather(*(engine.sandbox("N", "box").destroy() for _ in range(3)))
-    assert world.left() == {}
-    assert await world.layers.list() == []
-    with pytest.raises(SandboxNotFoundError):
-        await engine.info("N", "box")
-    await engine.sandbox("N", "box").destroy()
-    await run(engine, "x")
-    info = await engine.info("N", "box")
-    assert info.generation == 2
-    assert await world.layers.list() != before
-
-
-async def test_destroy_during_a_start_ends_it(engine: Engine, world: World) -> None:
-    world.runtime.delay = 30
-    starting = asyncio.create_task(run(engine, "x"))
-    while not world.runtime.running:
-        await asyncio.sleep(0.001)
-    await engine.sandbox("N", "box").destroy()
-    with pytest.raises(SandboxDestroyedError):
-        await starting
-    assert world.left() == {}
-    assert await world.layers.list() == []
-
-
-@asynccontextmanager
-async def pending(engine: Engine, world: World, op: str = "op") -> Any:
-    """A command that has started and does not end."""
-
-    async def hang(peer: Peer, header: dict[str, Any]) -> None:
-        await peer.send(Kind.STARTED, {"pid": 1})
-        while (await peer.next()).kind != Kind.CANCEL:
-            pass
-
-    world.runtime.scripts["exec"] = hang
-    task = asyncio.create_task(run(engine, "sleep", op=op))
-    sandbox = engine.sandbox("N", "box")
-    while sandbox.endpoint is None or not any(h["op"] == "exec" for h in world.runtime.seen):
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.01)
-    yield task
-    task.cancel()
-    await asyncio.wait([task])
-
-
-async def test_a_pending_command_is_told_that_its_sandbox_was_destroyed(
-    engine: Engine, world: World
-) -> None:
-    async with pending(engine, world) as task:
-        await engine.sandbox("N", "box").destroy()
-        with pytest.raises(SandboxDestroyedError):
-            await task
-
-
-async def test_a_pending_command_is_told_that_its_sandbox_was_stopped(
-    engine: Engine, world: World
-) -> None:
-    async with pending(engine, world) as task:
-        await engine.sandbox("N", "box").stop()
-        with pytest.raises(OperationInterruptedError) as caught:
-            await task
-        assert caught.value.context["reason"] == "stopped"
-
-
 async def test_a_container_that_dies_is_noticed_and_replaced_at_the_next_call(
     engine: Engine, world: World
 ) -> None:
@@ -169,48 +56,6 @@ async def test_a_container_that_dies_is_noticed_and_replaced_at_the_next_call(
     world.runtime.scripts.pop("exec")
     async with engine.sandbox("N", "box").use() as endpoint:
         assert endpoint.generation == info.generation + 1
-
-
-async def test_an_agent_that_never_says_hello_is_a_failed_start(
-    opener: Opener, world: World
-) -> None:
-    async def silent(peer: Peer, header: dict[str, Any]) -> None:
-        await peer.next()
-
-    world.runtime.scripts["hello"] = silent
-    async with opener(start_timeout=0.05) as engine:
-        with pytest.raises(ContainerUnavailableError) as caught:
-            await run(engine, "x")
-        assert caught.value.context == {"reason": "runtime", "step": "hello"}
-        assert world.left() == {}
-
-
-@pytest.mark.parametrize(
-    "reply", [b"garbage", b"[]", b'{"protocol": "x"}', b'{"protocol": 1, "generation": 99}']
-)
-async def test_a_wrong_hello_is_a_failed_start(engine: Engine, world: World, reply: bytes) -> None:
-    async def wrong(peer: Peer, header: dict[str, Any]) -> None:
-        await peer.send(Kind.REPLY, reply)
-
-    world.runtime.scripts["hello"] = wrong
-    with pytest.raises(SandboxError):
-        await run(engine, "x")
-    assert world.left() == {}
-
-
-async def test_stopping_is_idempotent_and_keeps_session_state(engine: Engine, world: World) -> None:
-    async def export(peer: Peer, header: dict[str, Any]) -> None:
-        await peer.send(Kind.REPLY, {"state": "s3cret"})
-
-    world.runtime.scripts["session.export"] = export
-    sandbox = engine.sandbox("N", "box")
-    assert await sandbox.stop() is None
-    await run(engine, "x")
-    await asyncio.gather(sandbox.stop(), sandbox.stop())
-    await sandbox.stop()
-    assert [h["op"] for h in world.runtime.seen].count("shutdown") == 1
-    await run(engine, "x")
-    assert {"op": "session.import", "state": "s3cret"} in world.runtime.seen
 
 
 async def test_reading_starts_nothing(engine: Engine, world: World) -> None:
@@ -240,32 +85,6 @@ async def test_options_are_remembered_and_checked(engine: Engine) -> None:
         await sandbox.configure(SandboxOptions(instance_type="huge"))
 
 
-async def test_a_level_that_is_not_there_is_an_error_and_nothing_else(
-    engine: Engine, world: World
-) -> None:
-    with pytest.raises(RuntimeNotAvailableError):
-        await engine.sandbox("N", "box").configure(SandboxOptions(runtime="gvisor"))
-    assert world.runtime.starts == 0
-    await engine.sandbox("N", "box").configure(SandboxOptions(runtime="scripted"))
-    assert await run(engine, "x") == b"x\n"
-
-
-async def test_a_namespace_runs_no_more_than_it_may(engine: Engine, world: World) -> None:
-    await engine.configure_namespace("N", NamespaceConfig(max_instances=1))
-    await run(engine, "x", id="a")
-    with pytest.raises(MaxInstancesExceededError):
-        await run(engine, "x", id="b")
-    with pytest.raises(SandboxNotFoundError):
-        await engine.info("N", "b")
-    await engine.sandbox("N", "a").stop()
-    assert await run(engine, "x", id="b") == b"x\n"
-    await engine.sandbox("N", "a").configure(SandboxOptions(queue_ms=5_000))
-    queued = asyncio.create_task(run(engine, "x", id="a"))
-    await asyncio.sleep(0.02)
-    await engine.sandbox("N", "b").destroy()
-    assert await queued == b"x\n"
-
-
 async def test_idle_sandboxes_sleep_and_busy_ones_do_not(opener: Opener, world: World) -> None:
     async with opener(LifecycleSettings(sleep_after=0.2)) as engine:
         await engine.sandbox("N", "kept").configure(SandboxOptions(keep_alive=True))
@@ -277,14 +96,6 @@ async def test_idle_sandboxes_sleep_and_busy_ones_do_not(opener: Opener, world: 
             while (await engine.info("N", "box")).state is not State.STOPPED:
                 await asyncio.sleep(0.05)
         assert (await engine.info("N", "kept")).state is State.RUNNING
-
-
-async def test_ttl_ends_a_sandbox_whatever_it_does(engine: Engine, world: World) -> None:
-    await engine.sandbox("N", "box").configure(SandboxOptions(ttl_ms=100))
-    async with pending(engine, world) as task:
-        with pytest.raises(SandboxDestroyedError):
-            await task
-    assert world.left() == {}
 
 
 async def test_a_restarted_engine_finds_everything_as_it_was(opener: Opener, world: World) -> None:
@@ -344,55 +155,6 @@ async def test_the_header_says_what_was_asked(engine: Engine, world: World) -> N
     assert json.dumps(header)
 
 
-async def frozen(engine: Engine) -> None:
-    async with asyncio.timeout(3):
-        while (await engine.info("N", "box")).state is not State.FROZEN:
-            await asyncio.sleep(0.02)
-
-
-async def test_a_frozen_sandbox_goes_on_with_the_next_call(opener: Opener, world: World) -> None:
-    async with opener(LifecycleSettings(sleep_after=0.1)) as engine:
-        await engine.sandbox("N", "box").configure(SandboxOptions(sleep_mode="freeze"))
-        await run(engine, "x")
-        await frozen(engine)
-        assert world.runtime.paused
-        assert await run(engine, "y", op="o2") == b"y\n"
-        assert not world.runtime.paused
-        assert world.runtime.starts == 1
-
-
-async def test_a_frozen_sandbox_is_found_by_the_next_engine(opener: Opener, world: World) -> None:
-    async with opener(LifecycleSettings(sleep_after=0.1)) as engine:
-        await engine.sandbox("N", "box").configure(SandboxOptions(sleep_mode="freeze"))
-        await run(engine, "x")
-        await frozen(engine)
-    async with opener() as engine:
-        assert (await engine.info("N", "box")).state is State.FROZEN
-        assert await run(engine, "y", op="o2") == b"y\n"
-        assert world.runtime.starts == 1
-
-
-@pytest.mark.parametrize("end", ["stop", "destroy"])
-async def test_a_frozen_sandbox_can_be_ended(opener: Opener, world: World, end: str) -> None:
-    async with opener(LifecycleSettings(sleep_after=0.1)) as engine:
-        sandbox = engine.sandbox("N", "box")
-        await sandbox.configure(SandboxOptions(sleep_mode="freeze"))
-        await run(engine, "x")
-        await frozen(engine)
-        await getattr(sandbox, end)()
-        assert world.left() == {}
-
-
-async def test_a_sandbox_that_cannot_be_frozen_runs_on(opener: Opener, world: World) -> None:
-    world.runtime.failures["pause"] = TimeoutError()
-    async with opener(LifecycleSettings(sleep_after=0.1)) as engine:
-        await engine.sandbox("N", "box").configure(SandboxOptions(sleep_mode="freeze"))
-        await run(engine, "x")
-        await asyncio.sleep(0.8)
-        assert not world.runtime.paused
-        assert await run(engine, "y", op="o2") == b"y\n"
-
-
 async def test_variables_set_at_the_same_time_are_all_kept(engine: Engine) -> None:
     sandbox = engine.sandbox("N", "box")
     await asyncio.gather(*(sandbox.set_env({f"A{n}": str(n)}) for n in range(20)))
@@ -406,19 +168,6 @@ async def test_internet_is_opened_and_closed_while_it_runs(engine: Engine, world
     await run(engine, "x")
     await sandbox.configure(SandboxOptions(enable_internet=True))
     assert world.networks.internet == [False, True]
-
-
-async def test_internet_that_is_closed_during_a_start_is_closed(
-    engine: Engine, world: World
-) -> None:
-    world.runtime.delay = 0.05
-    starting = asyncio.create_task(run(engine, "x"))
-    sandbox = engine.sandbox("N", "box")
-    while not world.runtime.running:
-        await asyncio.sleep(0.001)
-    await sandbox.configure(SandboxOptions(enable_internet=False))
-    await starting
-    assert world.networks.offline
 
 
 async def test_labels_apply_at_once_and_fall_back_to_the_namespace(

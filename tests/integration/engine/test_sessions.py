@@ -110,9 +110,9 @@ async def test_listing_the_sessions_of_a_running_sandbox_does_not_keep_it_awake(
     world.runtime.scripts["session.list"] = listing
     sandbox = engine.sandbox("N", "box")
     await sandbox.ensure_running()
-    before = sandbox.last_used
+    before = sandbox.activity.last
     assert [s.id for s in (await calls.list_sessions(sandbox)).sessions] == ["live"]
-    assert sandbox.last_used == before
+    assert sandbox.activity.last == before
 
 
 async def test_a_sandbox_that_dies_during_a_listing_is_told_as_it_was_kept(

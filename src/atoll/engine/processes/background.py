@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import signal
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ import msgspec
 import structlog
 
 from atoll.engine import record as sandboxes
+from atoll.engine.activity import Use
 from atoll.engine.link import Endpoint, Link, LinkError, error_of
 from atoll.engine.processes import ports
 from atoll.engine.processes import records as rules
@@ -384,7 +384,7 @@ async def _active(
 ) -> AsyncGenerator[Frame, None]:
     async for frame in found:
         if frame.kind in _OUTPUT and not process.done.is_set():
-            sandbox.last_used = time.monotonic()
+            sandbox.activity.note(Use.LOG_OUTPUT)
         yield frame
 
 

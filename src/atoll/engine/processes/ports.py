@@ -2,12 +2,12 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from atoll.engine.activity import Use
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.processes.streams import Process
 from atoll.errors import InvalidPortNumberError, ValidationFailedError
@@ -90,7 +90,7 @@ async def _ask(sandbox: "Sandbox", wanted: WaitForPort) -> int | None:
     endpoint = sandbox.endpoint
     if endpoint is None:
         return None
-    sandbox.last_used = time.monotonic()
+    sandbox.activity.note(Use.PORT_PROBE)
     try:
         return await answer(await namespace(endpoint), wanted)
     except LinkError:

@@ -1,0 +1,56 @@
+"""How a sandbox stops or is destroyed: the work of the transitions ``stop`` and ``destroy``."""
+
+from typing import TYPE_CHECKING
+
+from atoll.engine import freezing
+from atoll.engine import record as rules
+from atoll.engine.processes.records import GONE, SLEEP
+from atoll.wire.sandbox import SandboxOptions, State
+
+if TYPE_CHECKING:
+    from atoll.engine.sandbox import Sandbox
+
+
+async def stop(box: "Sandbox") -> None:
+    """Keep the session state, let the agent end all commands, remove the container."""
+    endpoint = box.endpoint
+    if endpoint and box.is_in(State.FROZEN):
+        await freezing.thaw(box, endpoint)
+    await box.entry.save(state=State.STOPPING)
+    if endpoint:
+        await box.carried.keep(endpoint, lambda: True)
+        await box.shared.lifecycle.shut_down(endpoint)
+    await clean_up(box)
+
+
+async def clean_up(box: "Sandbox") -> None:
+    """Remove what a start made and record that the sandbox is stopped."""
+    record = box.entry.existing
+    box.forget_endpoint()
+    if record.host_ref:
+        await box.shared.lifecycle.remove(record.host_ref)
+    reason = SLEEP if record.state is State.STOPPING else GONE
+    await box.shared.processes.watches.gone(record.key, reason)
+    never_ran = record.state is State.STARTING and record.started_at is None
+    await box.entry.save(state=State.CREATED if never_ran else State.STOPPED, host_ref=None)
+    box.left()
+
+
+async def destroy(box: "Sandbox") -> None:
+    """Leave a tombstone, then remove everything."""
+    record, shared = box.entry.existing, box.shared
+    box.forget_endpoint()
+    # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
+    await box.entry.save(
+        state=State.DESTROYED, host_ref=None, in_force=None, env={}, wanted=SandboxOptions(),
+        expires_at=rules.forgotten(shared.settings),
+    )  # fmt: skip
+    try:
+        await box.carried.forget()
+        await shared.processes.forget(record.key, record.layer_id)
+        if record.host_ref:
+            await shared.lifecycle.remove(record.host_ref)
+        await shared.lifecycle.forget_files(record)
+    finally:
+        if record.live:
+            box.left()
