@@ -5,6 +5,7 @@ answered `CONTAINER_NOT_READY`. Everything else that goes wrong is told to the c
 second try could do the thing twice.
 """
 
+import os
 import re
 import secrets
 import tomllib
@@ -23,6 +24,9 @@ from atoll.wire.ops import API_VERSION, RESULT_HEADER, Kind, Op
 from atoll.wire.sandbox import SandboxInfo, State, Version
 
 ResultT = TypeVar("ResultT", bound=Result)
+
+CONFIG_FILE = Path("/etc/atoll/atoll.toml")
+"""The host's configuration, as the engine reads it."""
 
 DEFAULT_STATE_DIR = "/var/lib/atoll"
 """Where an engine with default settings keeps everything, and listens (``engine.sock``)."""
@@ -70,8 +74,10 @@ def find_endpoint(url: str | None, api_key: str | None, environment: Mapping[str
             raise errors.InvalidConfigError(
                 f"{name} is text, not {type(value).__name__}", context={"setting": name}
             )
-    local = f"unix://{state_directory(None, '', environment)}/engine.sock"
-    address = url or environment.get("ATOLL_URL") or local
+    address = url or environment.get("ATOLL_URL")
+    if not address:
+        config = read_config(None, environment)
+        address = f"unix://{state_directory(None, config, environment)}/engine.sock"
     key = api_key or environment.get("ATOLL_API_KEY") or None
     parts = urlsplit(address)
     if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
@@ -106,16 +112,19 @@ def state_directory(given: str | Path | None, config: str, environment: Mapping[
     return Path(given or told or written or DEFAULT_STATE_DIR).absolute()
 
 
-def read_config(path: str | Path | None) -> str:
-    """Return the text of a configuration file, empty when there is none to read.
+def read_config(path: str | Path | None, environment: Mapping[str, str]) -> str:
+    """Return the text of a configuration file: *path*, else ATOLL_CONFIG, else the host's own.
+
+    The host's own may be missing, and closed to this user: it may hold keys.
 
     Raises:
         InvalidConfigError: *path* is no path, or the file cannot be read.
     """
-    if path is None:
+    path = environment.get("ATOLL_CONFIG") or None if path is None else path
+    if path is None and not os.access(CONFIG_FILE, os.R_OK):
         return ""
     try:
-        return Path(path).read_text("utf-8")
+        return Path(CONFIG_FILE if path is None else path).read_text("utf-8")
     except (TypeError, ValueError, OSError) as error:
         raise errors.InvalidConfigError(
             f"the configuration {path!r} cannot be read: {error}", context={"setting": "config"}

@@ -88,6 +88,24 @@ def test_the_state_directory_is_what_is_given_then_the_variable_then_the_file() 
         _shared.state_directory(None, "= nonsense", {})
 
 
+def test_the_configuration_of_the_host_says_where_its_engine_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "atoll.toml"
+    monkeypatch.setattr(_shared, "CONFIG_FILE", file)
+    assert _shared.read_config(None, {}) == ""
+    file.write_text('[storage]\nstate_dir = "/srv/host"\n')
+    assert _shared.find_endpoint(None, None, {}).shown == "unix:///srv/host/engine.sock"
+    other = tmp_path / "other.toml"
+    other.write_text('[storage]\nstate_dir = "/srv/other"\n')
+    named = {"ATOLL_CONFIG": str(other)}
+    assert _shared.find_endpoint(None, None, named).shown == "unix:///srv/other/engine.sock"
+    file.write_text("= nonsense")
+    assert _shared.find_endpoint("http://h", None, {}).shown == "http://h"
+    with pytest.raises(errors.InvalidConfigError):
+        _shared.find_endpoint(None, None, {})
+
+
 def test_the_end_of_a_log_is_told_or_that_there_is_none() -> None:
     assert _shared.last_lines(b"x" * 9000 + b"the end\n").endswith("the end")
     assert _shared.last_lines(b"") == "it ended without a word"

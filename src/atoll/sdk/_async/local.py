@@ -86,8 +86,9 @@ def local(config: str | Path | None = None, *, state_dir: str | Path | None = No
     the sandboxes they started or used sleep then; files stay. Use it in an ``async with`` block.
 
     Args:
-        config: path of an ``atoll.toml``.
-        state_dir: where the engine keeps everything; default: what *config* or ``ATOLL_STATE_DIR``
+        config: path of an ``atoll.toml``; default: ``ATOLL_CONFIG``, else
+            ``/etc/atoll/atoll.toml`` if it is there.
+        state_dir: where the engine keeps everything; default: what ``ATOLL_STATE_DIR`` or *config*
             says, else ``/var/lib/atoll``.
 
     Raises:
@@ -95,8 +96,9 @@ def local(config: str | Path | None = None, *, state_dir: str | Path | None = No
         RuntimeNotAvailableError: (by the first call) this host lacks what containers need, or
             this is not root; the suggestion says what to do. `atoll doctor` tells more.
     """
-    written = _shared.read_config(config)
-    directory = _shared.state_directory(state_dir, written, _aio.environment())
+    environment = _aio.environment()
+    written = _shared.read_config(config, environment)
+    directory = _shared.state_directory(state_dir, written, environment)
     arguments = ["--local", "--state-dir", str(directory)]
     if config is not None:
         arguments += ["--config", str(Path(config).absolute())]
