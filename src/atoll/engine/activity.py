@@ -26,10 +26,12 @@ class Use(Enum):
     CALL = "a call under way"
     ABANDONED = "a command whose caller may come back"
     KEEP_AWAKE = "a process with `keep_awake`"
+    PREVIEW = "a preview request under way"
     START = "its start"
     LOG_OUTPUT = "output of a process that somebody follows"
     FILE_EVENT = "an event of a watch"
     PORT_PROBE = "a wait for a port"
+    PREVIEW_TRAFFIC = "traffic of a preview's WebSocket"
     RENEWAL = "`renew_activity_timeout`"
     PROCESS = "a background process"
     OPEN_WATCH = "an open watch or log without traffic"
@@ -41,10 +43,12 @@ EFFECTS: Final[Mapping[Use, Effect]] = {
     Use.CALL: Effect.HOLDS,
     Use.ABANDONED: Effect.HOLDS,
     Use.KEEP_AWAKE: Effect.HOLDS,
+    Use.PREVIEW: Effect.HOLDS,
     Use.START: Effect.RENEWS,
     Use.LOG_OUTPUT: Effect.RENEWS,
     Use.FILE_EVENT: Effect.RENEWS,
     Use.PORT_PROBE: Effect.RENEWS,
+    Use.PREVIEW_TRAFFIC: Effect.RENEWS,
     Use.RENEWAL: Effect.RENEWS,
     Use.PROCESS: Effect.NOTHING,
     Use.OPEN_WATCH: Effect.NOTHING,

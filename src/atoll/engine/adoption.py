@@ -24,6 +24,7 @@ async def find(life: Lifecycle, record: Record) -> Operations | None:
             return None
         operations = Operations(endpoint, life.settings.lifecycle.orphan_grace)
         if record.state is State.RUNNING:  # a frozen agent cannot answer
+            await endpoint.runtime.resume(endpoint.host_ref)  # a thaw may have been cut short
             await life.hello(endpoint, TIMEOUT)
             await operations.find_orphans()
     except (LinkError, SandboxError) as error:

@@ -94,6 +94,10 @@ class BareLayers:
         """Whether the directory is there."""
         return (self._base / layer_id).is_dir()
 
+    async def usage(self, layer_id: str) -> int:
+        """Nothing is measured."""
+        return 0
+
     async def delete(self, layer_id: str) -> None:
         """Remove the directory."""
         await asyncio.to_thread(shutil.rmtree, self._base / layer_id, ignore_errors=True)

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
 
 
-async def stop(box: "Sandbox") -> None:
+async def stop(box: "Sandbox", reason: str) -> None:
     """Keep the session state, let the agent end all commands, remove the container."""
     endpoint = box.endpoint
     if endpoint and box.is_in(State.FROZEN):
         await freezing.thaw(box, endpoint)
-    await box.entry.save(state=State.STOPPING)
+    await box.entry.save(state=State.STOPPING, reason=reason)
     if endpoint:
         await box.carried.keep(endpoint, lambda: True)
         await box.shared.lifecycle.shut_down(endpoint)
@@ -29,20 +29,28 @@ async def clean_up(box: "Sandbox") -> None:
     box.forget_endpoint()
     if record.host_ref:
         await box.shared.lifecycle.remove(record.host_ref)
-    reason = SLEEP if record.state is State.STOPPING else GONE
-    await box.shared.processes.watches.gone(record.key, reason)
+    asleep = record.state is State.STOPPING
+    await box.shared.processes.watches.gone(record.key, SLEEP if asleep else GONE)
     never_ran = record.state is State.STARTING and record.started_at is None
-    await box.entry.save(state=State.CREATED if never_ran else State.STOPPED, host_ref=None)
+    await box.entry.save(
+        state=State.CREATED if never_ran else State.STOPPED,
+        reason=record.reason if asleep else _ended(record.state),
+        host_ref=None,
+    )
     box.left()
 
 
-async def destroy(box: "Sandbox") -> None:
+def _ended(state: State) -> str:
+    return rules.START_FAILED if state is State.STARTING else rules.CONTAINER_ENDED
+
+
+async def destroy(box: "Sandbox", reason: str) -> None:
     """Leave a tombstone, then remove everything."""
     record, shared = box.entry.existing, box.shared
     box.forget_endpoint()
     # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
     await box.entry.save(
-        state=State.DESTROYED, host_ref=None, in_force=None, env={}, wanted=SandboxOptions(),
+        state=State.DESTROYED, reason=reason, host_ref=None, in_force=None, env={}, wanted=SandboxOptions(),
         expires_at=rules.forgotten(shared.settings),
     )  # fmt: skip
     try:

@@ -102,8 +102,8 @@ class Entry:
         state = changes.get("state", old.state)
         if not states.may_follow(old.state, state):
             raise AssertionError(f"{old.state} cannot become {state}")
-        changed_at = old.state_changed_at if state is old.state else rules.now()
-        new = msgspec.structs.replace(old, **{"state_changed_at": changed_at} | dict(changes))
+        entering = {} if state is old.state else {"state_changed_at": rules.now(), "reason": None}
+        new = msgspec.structs.replace(old, **entering | dict(changes))
         self.record = await self._store(new)
         return self.record
 

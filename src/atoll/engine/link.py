@@ -14,8 +14,10 @@ import json
 import socket
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
+from weakref import WeakSet
 
 import msgspec
 
@@ -126,6 +128,11 @@ class Link:
     def close(self) -> None:
         """End the connection; nobody may read or write any more."""
         self._socket.close()
+
+    def hang_up(self) -> None:
+        """End the connection while somebody reads from it."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     async def send(self, kind: int, payload: bytes = b"") -> None:
         """Send one frame; wait while the agent does not read.
@@ -299,13 +306,15 @@ def error_of(frame: Frame) -> SandboxError:
     return from_wire(body)
 
 
-class Endpoint(NamedTuple):
-    """Where the agent of one start of a sandbox is reached."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Endpoint:
+    """Where the agent of one start of a sandbox is reached, and the open connections to it."""
 
     runtime: Runtime
     run_dir: Path
     host_ref: str
     generation: int
+    _links: "WeakSet[Link]" = field(default_factory=WeakSet, repr=False)
 
     async def open(self, header: Mapping[str, Any], fds: Sequence[int] = ()) -> Link:
         """Start an operation; *fds* are handed to the agent with its header.
@@ -324,7 +333,14 @@ class Endpoint(NamedTuple):
             except BaseException:
                 connection.close()
                 raise
-        return await Link.open(connection, header, fds)
+        link = await Link.open(connection, header, fds)
+        self._links.add(link)
+        return link
+
+    def hang_up(self) -> None:
+        """End every connection: whoever reads one sees its end."""
+        for link in list(self._links):
+            link.hang_up()
 
     def _authorized(self, header: Mapping[str, Any], fds: Sequence[int]) -> Mapping[str, Any]:
         """Return what is sent by TCP: everybody inside can connect, only we know the token."""

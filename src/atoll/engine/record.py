@@ -33,6 +33,16 @@ MAX_ENV = 1 << 20
 MAX_LABELS = 64 << 10
 """Characters of a sandbox's labels: every listing shows all of them."""
 
+# Why a sandbox is in its state: `Record.reason`, and the reason of the event.
+REQUESTED = "requested"
+IDLE = "idle"
+MEMORY = "memory"
+DISK = "disk"
+TTL = "ttl"
+FREEZE_FAILED = "freeze_failed"
+START_FAILED = "start_failed"
+CONTAINER_ENDED = "container_ended"
+
 _MOUNT_POINT = re.compile(r"(?:/[^/\0\n]{1,255})+/?")
 _VOLUME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 
@@ -68,6 +78,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str | None] = {}  # set_env_vars of the sandbox
     in_force: InForce | None = None
     state_changed_at: datetime | None = None
+    reason: str | None = None  # why it is in this state
     started_at: datetime | None = None
     last_activity_at: datetime | None = None
     expires_at: datetime | None = None  # end of `ttl`; of a tombstone: when it is forgotten
@@ -275,6 +286,8 @@ def info(record: Record, namespace: NamespaceConfig, settings: Settings) -> Sand
         labels=wanted.labels or {},
         created_at=record.created_at,
         state_changed_at=record.state_changed_at,
+        reason=record.reason,
+        placement_id=record.host_ref,
         started_at=record.started_at,
         last_activity_at=record.last_activity_at,
         exit_code=record.exit_code,

@@ -7,24 +7,25 @@ one at a time is here. The object holds no files and no container: `Lifecycle` m
 those, `Directory` keeps the record.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import structlog
 
-from atoll.engine import adoption, ending, freezing, losses, starting, variables
+from atoll.engine import adoption, ending, freezing, losses, metrics, starting, variables
 from atoll.engine import record as rules
 from atoll.engine.activity import Activity, Use
 from atoll.engine.entry import Entry
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations, not_found
-from atoll.engine.record import Record
+from atoll.engine.record import IDLE, MEMORY, REQUESTED, Record
 from atoll.engine.sessions import Carried
 from atoll.engine.shared import Shared
 from atoll.engine.transitions import Transitions
 from atoll.engine.variables import Variables
 from atoll.errors import SandboxError
-from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxOptions, State
+from atoll.wire.sandbox import Metrics, NamespaceConfig, SandboxInfo, SandboxOptions, State
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +46,8 @@ class Sandbox:
         self.operations: Operations | None = None
         self.activity = Activity()
         self.used = False  # by a caller of this engine
+        self.thawed = asyncio.Event()
+        self.thawed.set()
         self.shared = shared
         self._transitions = Transitions(f"{namespace}/{id}")
         self.entry = Entry(namespace, id, shared.store)
@@ -61,6 +64,10 @@ class Sandbox:
     async def load(self) -> Record | None:
         """Return the record; None when there is none or only a tombstone."""
         return await self.entry.load()
+
+    async def metrics(self, record: Record) -> Metrics:
+        """Return what it uses now."""
+        return await metrics.measured(self.shared.lifecycle, record, self.info(record).limits)
 
     def info(self, record: Record) -> SandboxInfo:
         """Return what callers may know of *record*."""
@@ -190,36 +197,51 @@ class Sandbox:
 
     # Ending.
 
-    async def stop(self) -> Record | None:
+    async def stop(self, reason: str = REQUESTED) -> Record | None:
         """Stop the container; files and session state stay. Idempotent."""
         while True:
             await self.load()
             if self._transitions.kind is None:
                 if self.record is None or not self.record.live:
                     return self.record
-                self._transitions.begin("stop", ending.stop(self))
+                self._transitions.begin("stop", ending.stop(self, reason))
             if await self._transitions.settled(joining="stop"):
                 return self.record
+
+    async def sleep(self, reason: str = REQUESTED) -> None:
+        """Freeze or stop, as `sleep_mode` says. Idempotent; what runs does not hold it off."""
+        await self.load()
+        await self.settle()
+        if self.endpoint and self.is_in(State.RUNNING) and self.wanted.sleep_mode == "freeze":
+            self._transitions.begin("freeze", freezing.sleep(self, self.endpoint, reason))
+            await self._transitions.settled(joining="freeze")
+        elif not self.is_in(State.FROZEN):
+            await self.stop(reason)
 
     async def sleep_if_idle(self, idle_for: float) -> bool:
         """Sleep unless it was used within *idle_for* seconds; return whether it sleeps now."""
         # No await between the check and the begin: a use cannot slip in between.
         if not self.idle or self.activity.idle() < idle_for:
             return False
-        if self.endpoint and self.wanted.sleep_mode == "freeze":
-            self._transitions.begin("freeze", freezing.freeze(self, self.endpoint))
-            return await self._transitions.settled(joining="freeze")
-        await self.stop()
+        await self.sleep(IDLE)
         return True
 
-    async def destroy(self) -> None:
+    async def give_up_memory(self, idle_for: float) -> bool:
+        """Stop, also what is frozen, unless it was used within *idle_for* seconds."""
+        frozen = self.is_in(State.FROZEN) and self._transitions.kind is None
+        if not (self.idle or frozen) or self.activity.idle() < idle_for:
+            return False
+        await self.stop(MEMORY)
+        return True
+
+    async def destroy(self, reason: str = REQUESTED) -> None:
         """Remove the sandbox with its files; leave a tombstone. Idempotent, also when it is used."""
         while True:
             record = await self.load()
             if self._transitions.kind is None:
                 if record is None:
                     return
-                self._transitions.begin("destroy", ending.destroy(self))
+                self._transitions.begin("destroy", ending.destroy(self, reason))
             elif self._transitions.kind == "start":
                 self._transitions.cancel()
             if await self._transitions.settled(joining="destroy"):
@@ -259,6 +281,8 @@ class Sandbox:
         alive = record.state in {State.RUNNING, State.FROZEN}
         if alive and (found := await adoption.find(self.shared.lifecycle, record)):
             self.endpoint, self.operations = found.endpoint, found
+            if record.state is State.FROZEN:
+                self.thawed.clear()
             await self.shared.processes.watches.adopt(self, found.endpoint)
             return
         self._transitions.begin("stop", ending.clean_up(self))
@@ -281,6 +305,7 @@ class Sandbox:
 
     def forget_endpoint(self) -> None:
         """Its agent is not reached any more."""
+        self.thawed.set()
         if self.operations:
             self.operations.close()
         self.endpoint = self.operations = None

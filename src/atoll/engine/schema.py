@@ -37,6 +37,18 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # Tombstones of before had no end.
     ("UPDATE sandboxes SET expires_at = 0 WHERE state = 'destroyed'",),
+    # Nothing ever wrote a key before.
+    (
+        "DROP TABLE keys",
+        "CREATE TABLE keys (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+    ),
+    (
+        """CREATE TABLE events (
+            namespace TEXT NOT NULL, sandbox TEXT NOT NULL, seq INTEGER NOT NULL,
+            body BLOB NOT NULL, PRIMARY KEY (namespace, sandbox, seq)) WITHOUT ROWID""",
+        """CREATE TABLE warm (
+            host_ref TEXT PRIMARY KEY, layer_id TEXT NOT NULL, body BLOB NOT NULL) WITHOUT ROWID""",
+    ),
 )
 
 

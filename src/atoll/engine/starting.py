@@ -71,5 +71,5 @@ async def _not_started(box: "Sandbox", before: State) -> None:
     if record and record.host_ref:
         await box.shared.lifecycle.remove(record.host_ref)
         state = before if record.state is State.STARTING else State.STOPPED
-        await box.entry.save(state=state, host_ref=None)
+        await box.entry.save(state=state, reason=rules.START_FAILED, host_ref=None)
     box.left()

@@ -1,4 +1,4 @@
-"""The store of one machine: sandboxes, namespaces, sessions and keys in the engine's SQLite file."""
+"""The store of one machine: sandboxes, namespaces and sessions in the engine's SQLite file."""
 
 import asyncio
 import sqlite3
@@ -8,8 +8,10 @@ from typing import Any, cast
 
 import msgspec
 
+from atoll.engine import events
 from atoll.engine.database import Database
 from atoll.engine.directory import ConflictError, Page
+from atoll.engine.events import Events
 from atoll.engine.record import Record
 from atoll.wire.sandbox import NamespaceConfig, State
 
@@ -22,7 +24,7 @@ Records = list[Record]
 
 
 class Store(Database):
-    """Implements `Directory`, and keeps what else must survive: namespaces, sessions, keys.
+    """Implements `Directory`, and keeps what else must survive: namespaces, sessions.
 
     Args:
         path: the database file; made when it is missing.
@@ -30,6 +32,7 @@ class Store(Database):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self.events = Events(self)
         self._watchers: set[asyncio.Queue[Record]] = set()
 
     async def get(self, namespace: str, id: str) -> Record | None:
@@ -52,6 +55,7 @@ class Store(Database):
                     " expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     (*stored.key, *_columns(stored)),
                 )
+                events.append_change(connection, None, stored)
             except sqlite3.IntegrityError as error:
                 raise ConflictError(f"{record.key} exists") from error
             return stored
@@ -65,6 +69,7 @@ class Store(Database):
         stored = msgspec.structs.replace(record, version=record.version + 1)
 
         def replace(connection: sqlite3.Connection) -> None:
+            before = _state(connection, record)
             changed = connection.execute(
                 "UPDATE sandboxes SET state = ?, version = ?, host_ref = ?, layer_id = ?,"
                 " expires_at = ?, body = ? WHERE namespace = ? AND id = ? AND version = ?",
@@ -72,6 +77,7 @@ class Store(Database):
             )
             if changed.rowcount != 1:
                 raise ConflictError(f"{record.key} is no longer at version {record.version}")
+            events.append_change(connection, before, stored)
 
         await self.write(replace)
         self._publish(stored)
@@ -133,6 +139,7 @@ class Store(Database):
                 floor = max(highest, _floor(connection))
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_FLOOR, floor))
                 connection.execute(f"DELETE {over}", (at,))
+                events.forget(connection)
             return len(rows)
 
         return await self.write(forget)
@@ -180,11 +187,6 @@ class Store(Database):
         """Forget what `save_sessions` kept."""
         await self.execute("DELETE FROM sessions WHERE namespace = ? AND id = ?", (namespace, id))
 
-    async def keys(self) -> Sequence[tuple[str, str, str | None, str]]:
-        """Return hash, name, namespace and scope of every API key."""
-        rows = await self.read("SELECT hash, name, namespace, scope FROM keys", ())
-        return cast("Sequence[tuple[str, str, str | None, str]]", rows)
-
     async def watch(self) -> AsyncIterator[Record]:
         """See `Directory.watch`."""
         seen: asyncio.Queue[Record] = asyncio.Queue()
@@ -196,6 +198,7 @@ class Store(Database):
             self._watchers.discard(seen)
 
     def _publish(self, record: Record) -> None:
+        self.events.announce(record.key)
         for watcher in self._watchers:
             watcher.put_nowait(record)
 
@@ -210,6 +213,13 @@ def _columns(record: Record) -> tuple[Any, ...]:
         expires,
         msgspec.json.encode(record),
     )
+
+
+def _state(connection: sqlite3.Connection, record: Record) -> str | None:
+    row = connection.execute(
+        "SELECT state FROM sandboxes WHERE namespace = ? AND id = ?", record.key
+    ).fetchone()
+    return row[0] if row else None
 
 
 def _floor(connection: sqlite3.Connection) -> int:

@@ -100,7 +100,7 @@ class Timers:
     async def _expire(self) -> None:
         for namespace, id in await self._shared.store.expired(rules.now().timestamp()):
             log.info("ttl is over", namespace=namespace, sandbox=id)
-            await self._lookup(namespace, id).destroy()
+            await self._lookup(namespace, id).destroy(rules.TTL)
 
     async def _reopen_layers(self) -> None:
         """Get a layer store that failed on a full disk back, once there is space.
@@ -111,7 +111,7 @@ class Timers:
         if not await layers.is_shut():
             return
         log.error("the layer store failed on a full disk: stopping sandboxes to open it again")
-        stops = [sandbox.stop() for sandbox in self._shared.live.values()]
+        stops = [sandbox.stop(rules.DISK) for sandbox in self._shared.live.values()]
         await asyncio.gather(*stops, return_exceptions=True)
         await layers.reopen()
         log.info("the layer store is open again")

@@ -77,9 +77,44 @@ class SandboxInfo(Result, frozen=True, kw_only=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     created_at: datetime
     state_changed_at: datetime | None = None
+    reason: str | None = None  # why it is in this state: see docs/lifecycle.md
+    placement_id: str | None = None  # names this start, while there is one
     started_at: datetime | None = None
     last_activity_at: datetime | None = None
     exit_code: int | None = None
+
+
+class SandboxEvent(Result, frozen=True, kw_only=True):
+    """Something that happened to a sandbox. `seq` counts from 1 for each id.
+
+    `type` is the state it went to, or one of the other words in docs/lifecycle.md.
+    """
+
+    type: str
+    at: datetime
+    seq: int = 0
+    generation: int = 0
+    reason: str | None = None
+
+
+class SandboxEvents(Result, frozen=True, kw_only=True):
+    """The events that are kept, the oldest first."""
+
+    events: list[SandboxEvent]
+
+
+class Metrics(Result, frozen=True, kw_only=True):
+    """What a sandbox uses now. Memory and disk in bytes, cpu time in seconds since its start.
+
+    All but the disk is 0 while it sleeps and nothing of it runs.
+    """
+
+    memory: int = 0
+    cpu_time: float = 0.0
+    pids: int = 0
+    oom_kills: int = 0
+    disk: int = 0
+    limits: Limits
 
 
 class SandboxPage(Result, frozen=True, kw_only=True):

@@ -119,6 +119,7 @@ class Watches:
     ) -> None:
         delay = _AGAIN
         while not process.done.is_set():
+            await sandbox.thawed.wait()
             try:
                 await self._listen(process, link or await self._attach(endpoint, process))
             except LinkError as error:
