@@ -15,7 +15,7 @@ from atoll import errors
 from atoll.agent import confine, kernel, users
 from atoll.agent.config import Config
 from atoll.agent.descriptors import keep_only
-from atoll.agent.stub import default_signals, take_ids
+from atoll.agent.stub import default_signals, drop_bounding_set, take_ids
 from atoll.wire import frames
 from atoll.wire.frames import Kind
 
@@ -79,8 +79,9 @@ def _serve(sock: socket.socket, header: dict[str, Any], user: str, config: Confi
 
         if config.procs and memory.takes_memory(header):
             memory.move(sock, header, config.procs)
-        keep_only({0, 1, 2, sock.fileno()})
-        dispatch.serve(sock, header)
+        procs = config.procs if header.get("op") in dispatch.RUN_PROGRAMS else ()
+        keep_only({0, 1, 2, sock.fileno(), *procs})
+        dispatch.serve(sock, header, procs)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -99,6 +100,8 @@ def _confine(sock: socket.socket, user: str, config: Config) -> None:
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     try:
         found = users.read(user)
+        if config.confine:
+            drop_bounding_set()
         take_ids(found.uid, found.gid, found.groups, confined=config.confine)
         if config.confine:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)

@@ -64,9 +64,14 @@ def _prepare(config: Config) -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"%d" % confine.OOM_SCORE_ADJ)
     if config.confine:
-        for number in confine.dropped(kernel.get_permitted()):
-            with suppress(OSError):  # a number above the kernel's last one
-                kernel.prctl(kernel.PR_CAPBSET_DROP, number)
+        drop_bounding_set()
+
+
+def drop_bounding_set() -> None:
+    """Give up for ever, and for what is executed, the capabilities that commands do not get."""
+    for number in confine.dropped(kernel.get_permitted()):
+        with suppress(OSError):  # a number above the kernel's last one
+            kernel.prctl(kernel.PR_CAPBSET_DROP, number)
 
 
 def _rehearse() -> None:

@@ -26,7 +26,7 @@ import importlib
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -58,14 +58,20 @@ OPERATIONS: Final = {
 """Operation → module beside this one that has a function of the operation's name."""
 
 
-def serve(connection: socket.socket, header: Mapping[str, Any]) -> None:
+RUN_PROGRAMS: Final = frozenset({"fs.find_in_files"})
+"""Operations that may run a program of the image."""
+
+
+def serve(connection: socket.socket, header: Mapping[str, Any], procs: Sequence[int] = ()) -> None:
     """Do one operation and close its connection.
 
     Args:
         connection: blocking or not; used by nobody else.
         header: the payload of the HEADER frame, with ``cwd`` filled in.
+        procs: cgroup.procs files of the commands' cgroup, if the operation is of `RUN_PROGRAMS`.
     """
-    stream = Stream(connection, has_body=header.get("op") in {"fs.write_file", "fs.upload"})
+    has_body = header.get("op") in {"fs.write_file", "fs.upload"}
+    stream = Stream(connection, has_body=has_body, procs=procs)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -14,7 +14,7 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -49,9 +49,13 @@ class Stream:
     Args:
         connection: used by nobody else.
         has_body: a body follows, whether the operation comes to reading it or not.
+        procs: cgroup.procs files of the commands' cgroup, for a program of the image.
     """
 
-    def __init__(self, connection: socket.socket, *, has_body: bool = False) -> None:
+    def __init__(
+        self, connection: socket.socket, *, has_body: bool = False, procs: Sequence[int] = ()
+    ) -> None:
+        self.procs = procs
         connection.settimeout(None)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, CHUNK)  # as far as is allowed
         self._socket = connection
