@@ -105,3 +105,37 @@ async def test_reading_about_a_sleeping_sandbox_does_not_wake_it(
     assert sandbox_id in {info.id for info in listed.sandboxes}
     assert (await sandbox.info()).state == "stopped"
     assert (await sandbox.get_state()).status == "stopped"
+
+
+@pytest.mark.container
+async def test_an_isolated_session_has_its_own_view_of_processes(sandbox: atoll.Sandbox) -> None:
+    outer = await sandbox.start_process(["sleep", "4646"])
+    own = await sandbox.create_session(id="own", isolation=True)
+    inner = await own.start_process("sleep 4747 & sleep 4747")
+    await own.exec("cd /tmp; export KEPT=1")
+    seen = await own.exec("pwd; echo $KEPT; pgrep -fx 'sleep 4646' || pgrep -cfx 'sleep 4747'")
+    assert seen.stdout == "/tmp\n1\n2\n"
+    assert (await own.exec(["kill", "-0", str(inner.pid)])).exit_code == 0
+    await own.exec(f"kill -9 {outer.pid}; true")
+    await sandbox.delete_session("own")
+    assert (await sandbox.get_process(outer.id)).status == "running"
+    assert (await sandbox.get_process(inner.id)).status == "killed"
+    left = await sandbox.exec(["sh", "-c", "pgrep -fx 'sleep 4747' | wc -l"])
+    assert left.stdout.strip() == "0"
+
+
+@pytest.mark.container
+async def test_an_isolated_session_has_terminals_and_survives_a_stop(
+    sandbox: atoll.Sandbox,
+) -> None:
+    own = await sandbox.create_session(id="own", isolation=True)
+    await own.exec("cd /usr; v=kept")
+    async with await own.spawn("tty; ps -o pid= -p $$", pty=True) as handle:
+        text = (await handle.output()).stdout
+        assert text.startswith("/dev/pts/")
+        assert text.split()[-1] == str(handle.pid)
+    await sandbox.stop()
+    again = await sandbox.get_session("own")
+    assert (await again.exec("echo $PWD $v")).stdout == "/usr kept\n"
+    plain = await sandbox.exec("readlink /proc/self/ns/pid")
+    assert plain.stdout != (await again.exec("readlink /proc/self/ns/pid")).stdout

@@ -12,6 +12,7 @@ from atoll.agent.answer import Request
 from atoll.agent.channel import Message
 from atoll.agent.config import Config
 from atoll.agent.descriptors import read_all
+from atoll.agent.isolation import Isolation
 from atoll.agent.loop import Loop
 from atoll.agent.operations import MAX_RUNNING, Operation, Operations, check_id
 from atoll.agent.overdue import Deadline
@@ -26,8 +27,11 @@ from atoll.wire.frames import Frame, Kind
 class Commands:
     """Hands commands to supervisors and keeps their outcomes."""
 
-    def __init__(self, loop: Loop, config: Config, sessions: Sessions) -> None:
+    def __init__(
+        self, loop: Loop, config: Config, sessions: Sessions, isolation: Isolation
+    ) -> None:
         self._loop, self._config, self._sessions = loop, config, sessions
+        self._isolation = isolation
         self._operations = Operations(os.close)
         self._workers = Workers(loop, config, on_report=self._on_report, on_left=self._on_left)
         self._workers.prepare()
@@ -78,7 +82,7 @@ class Commands:
         queues = session is not None and not operation.detach
         waits = queues and session is not None and session.active is not None
         context, state = (None, []) if waits else self._context(session, turn=queues)
-        worker = self._workers.take(operation)
+        worker = self._workers.take(operation, self._isolation.of(session))
         body = {"do": "run", "header": request.header, "context": context}
         worker.tell(
             {**body, "logs": len(request.fds)}, [request.sock.fileno(), *request.fds, *state]

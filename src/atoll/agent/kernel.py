@@ -14,6 +14,9 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
+CLONE_NEWNS: Final = 0x0002_0000
+CLONE_NEWPID: Final = 0x2000_0000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_SLAVE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x80000
 _SECCOMP_MODE_FILTER: Final = 2
 _CAPABILITY_VERSION_3: Final = 0x20080522
 
@@ -70,6 +73,22 @@ def set_capabilities(kept: int) -> None:
     low, high = kept & 0xFFFF_FFFF, kept >> 32
     header, data = _CapHeader(_CAPABILITY_VERSION_3, 0), _CapData(low, low, 0, high, high, 0)
     _checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)))
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces of *flags* for new ones; that of processes is for children only."""
+    _checked(_libc.unshare(ctypes.c_int(flags)))
+
+
+def setns(fd: int, flags: int) -> None:
+    """Enter namespaces of the process (a pidfd) or file of a namespace *fd*; see `unshare`."""
+    _checked(_libc.setns(fd, ctypes.c_int(flags)))
+
+
+def mount(source: str, target: str, kind: str, flags: int) -> None:
+    """Attach a file system or a part of one, or change how it passes mounts on (MS_*)."""
+    names = (source.encode(), target.encode(), kind.encode())
+    _checked(_libc.mount(*names, ctypes.c_ulong(flags), None))
 
 
 def default_signal(number: int) -> None:

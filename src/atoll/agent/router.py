@@ -19,6 +19,7 @@ from atoll.agent.answer import Request
 from atoll.agent.children import Children
 from atoll.agent.commands import Commands, utc_now
 from atoll.agent.config import Config
+from atoll.agent.isolation import Isolation
 from atoll.agent.listener import Gate, open_listener, tune
 from atoll.agent.loop import GONE, READ, Loop
 from atoll.agent.sessions import Sessions
@@ -53,7 +54,8 @@ class Router:
         self._pending: dict[Pending, None] = {}
         self._sessions = Sessions(config.workdir, os.close)
         self._children = Children(config)
-        self._commands = commands = Commands(self.loop, config, self._sessions)
+        self._isolation = Isolation()
+        self._commands = commands = Commands(self.loop, config, self._sessions, self._isolation)
         self._stopping = False
         self._waking: set[int] = set()
         self._routes: dict[str, Handler] = {
@@ -136,6 +138,11 @@ class Router:
     def _create_session(self, request: Request) -> None:
         wanted = {**request.header, "id": request.header.get("id") or os.urandom(8).hex()}
         session = self._sessions.create(wanted, utc_now())
+        try:
+            self._isolation.of(session)
+        except (errors.SandboxError, OSError):
+            self._sessions.delete(session.id)
+            raise
         answer.reply(self.loop, request.sock, session.describe())
 
     def _list_sessions(self, request: Request) -> None:
@@ -160,11 +167,12 @@ class Router:
         name = request.header.get("id") or request.header.get("session")
         session = self._sessions.delete(str(name))
         self._commands.end_session(session)
-        self._when(
-            lambda: not self._commands.in_session(session),
-            KILL_GRACE + _MARGIN,
-            lambda: answer.reply(self.loop, request.sock, {}),
-        )
+
+        def leave() -> None:
+            self._isolation.end(session)
+            answer.reply(self.loop, request.sock, {})
+
+        self._when(lambda: not self._commands.in_session(session), KILL_GRACE + _MARGIN, leave)
 
     def _shutdown(self, request: Request) -> None:
         """End everything, answer, leave."""
@@ -203,6 +211,7 @@ class Router:
                 if status:
                     self._kill_orphans()
                 self._children.ended(pid)
+                self._isolation.ended(pid)
             self.loop.later(_POLL, self._reap)
 
     def _wake(self, pid: int) -> None:
@@ -217,8 +226,9 @@ class Router:
 
     def _kill_orphans(self, pause: float = _POLL) -> None:
         """A supervisor was killed: nobody would end or reap what it leaves, so it goes too."""
-        known = self._commands.pids() | self._children.pids()
-        if tree.kill_strangers(os.getpid(), known):  # for ever, if it hangs in the kernel
+        inits = self._isolation.pids()
+        known = self._commands.pids() | self._children.pids() | inits
+        if tree.kill_strangers({os.getpid(), *inits}, known):  # for ever, if it hangs in the kernel
             self.loop.later(pause, lambda: self._kill_orphans(min(2 * pause, _POLL_MOST)))
 
 

@@ -42,6 +42,7 @@ class Session:
         pending: those changes that the shell's state does not know yet.
         here: the shell's current directory.
         state: memory file with the shell state, None for a fresh shell.
+        namespace: of an isolated session: where its processes live, once there was one. Opaque.
     """
 
     def __init__(self, id: str, cwd: str, user: str | None, env: Env) -> None:
@@ -56,6 +57,7 @@ class Session:
         self.state: int | None = None
         self.size = 0  # bytes of that file
         self.room = 0  # bytes that the command which runs may leave as the next state
+        self.namespace: Any = None
         self.active: Operation | None = None
         self.waiting: deque[Operation] = deque()
 

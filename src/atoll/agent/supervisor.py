@@ -20,6 +20,7 @@ from atoll.agent.audience import Audience
 from atoll.agent.command import Command, Left
 from atoll.agent.config import Config
 from atoll.agent.descriptors import keep_only, spill
+from atoll.agent.isolation import PidNamespace
 from atoll.agent.journal import Journal
 from atoll.agent.launch import Context
 from atoll.agent.logfile import LogFile
@@ -39,14 +40,16 @@ INLINE_TAIL: Final = 2 << 10
 """Bytes of kept output that are handed to the router in the message itself."""
 
 
-def supervise(sock: socket.socket, config: Config) -> NoReturn:
-    """Be a supervisor from fork to exit; *sock* leads to the router.
+def supervise(sock: socket.socket, config: Config, namespace: PidNamespace | None) -> NoReturn:
+    """Be a supervisor from fork to exit; *sock* leads to the router, *namespace* is where it is.
 
     One command after the other, each with a fresh stub: that spares the router a fork and the next
     command the first touch of this process's pages.
     """
     code = 1
     try:
+        if namespace:
+            namespace.enter()
         events = () if config.memory_events is None else (config.memory_events,)
         keep = {0, 1, 2, sock.fileno(), *config.procs, *events, *config.devices} - {-1}
         keep_only(keep)

@@ -65,10 +65,10 @@ def kill_all(root: int) -> None:
         send(pid, signal.SIGKILL)
 
 
-def kill_strangers(root: int, known: Collection[int]) -> bool:
-    """Kill the children of *root* that are not *known*, with all below; return if there are any."""
+def kill_strangers(roots: Collection[int], known: Collection[int]) -> bool:
+    """Kill the children of *roots* that are not *known*, with all below; return if there are any."""
     parents = dict(_parents())
-    strangers = [pid for pid, parent in parents.items() if parent == root and pid not in known]
+    strangers = [pid for pid, parent in parents.items() if parent in roots and pid not in known]
     for pid in strangers:
         send(pid, signal.SIGSTOP)
         kill_all(pid)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from atoll.agent import channel
 from atoll.agent.channel import Message
 from atoll.agent.config import Config
+from atoll.agent.isolation import PidNamespace
 from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.operations import Operation
 from atoll.agent.supervisor import supervise
@@ -21,18 +22,18 @@ Forked at once it would delay the command that has just begun; and most often th
 supervisor is back before."""
 
 MAX_READY: Final = 2
-"""One that waits and one that comes back: enough for calls one after the other."""
-
+"""One that waits and one that comes back: enough for calls one after the other. As many may wait
+in the namespaces of isolated sessions, all together."""
 
 IDLE: Final = 2.0
-"""Seconds after which a second one that waits has to go."""
+"""Seconds after which a second one that waits has to go, and each of an isolated session."""
 
 
 class Worker:
-    """One supervisor."""
+    """One supervisor; *namespace* is where its commands run, None: in the sandbox's own."""
 
-    def __init__(self, pid: int, sock: socket.socket) -> None:
-        self.pid, self.sock = pid, sock
+    def __init__(self, pid: int, sock: socket.socket, namespace: PidNamespace | None) -> None:
+        self.pid, self.sock, self.namespace = pid, sock, namespace
         self.operation: Operation | None = None
 
     @property
@@ -94,32 +95,37 @@ class Workers:
 
     def prepare(self) -> None:
         """Have a supervisor and its stub ready for the next command."""
-        if not self._ready:
-            self._ready.append(self._fork())
+        if not self._waiting(isolated=False):
+            self._ready.append(self._fork(None))
 
-    def take(self, operation: Operation) -> Worker:
-        """Return a supervisor that is ready (or a new one) for *operation*."""
-        worker = None
-        while self._ready and worker is None:
-            worker = self._ready.popleft()
-            if worker.gone:
-                self.catch_up(worker)
-                worker = None
-        worker = worker or self._fork()
+    def take(self, operation: Operation, namespace: PidNamespace | None = None) -> Worker:
+        """Return a supervisor in *namespace* that is ready (or a new one) for *operation*."""
+        worker = self._take_ready(namespace) or self._fork(namespace)
         worker.operation, operation.supervisor = operation, worker
         if self._timer:
             self._timer.cancel()
         self._timer = self._loop.later(_PAUSE, self.prepare)
         return worker
 
-    def _fork(self) -> Worker:
+    def _take_ready(self, namespace: PidNamespace | None) -> Worker | None:
+        for worker in [one for one in self._ready if one.namespace is namespace]:
+            self._ready.remove(worker)
+            if not worker.gone:
+                return worker
+            self.catch_up(worker)
+        return None
+
+    def _waiting(self, *, isolated: bool) -> list[Worker]:
+        return [one for one in self._ready if (one.namespace is not None) == isolated]
+
+    def _fork(self, namespace: PidNamespace | None) -> Worker:
         ours, theirs = channel.pair()
-        pid = os.fork()
+        pid = namespace.fork() if namespace else os.fork()
         if not pid:
-            supervise(theirs, self._config)
+            supervise(theirs, self._config, namespace)
         theirs.close()
         ours.setblocking(False)
-        worker = self._all[pid] = Worker(pid, ours)
+        worker = self._all[pid] = Worker(pid, ours, namespace)
         self._loop.watch(ours.fileno(), READ, lambda _: self.catch_up(worker))
         return worker
 
@@ -153,16 +159,18 @@ class Workers:
             worker.operation.supervisor = None
             worker.operation = None
         self._ready.append(worker)
-        if len(self._ready) > MAX_READY:
-            self._leave(self._ready[0])
-        elif len(self._ready) > 1:
+        isolated = worker.namespace is not None
+        waiting = self._waiting(isolated=isolated)
+        if len(waiting) > MAX_READY:
+            self._leave(waiting[0])
+        elif isolated or len(waiting) > 1:
             self._trimming = self._trimming or self._loop.later(IDLE, self._trim)
 
     def _trim(self) -> None:
         """After a quiet time one that waits is enough; each has 1 MB of its own."""
         self._trimming = None
-        if len(self._ready) > 1:
-            self._leave(self._ready[0])
+        for worker in self._waiting(isolated=True) + self._waiting(isolated=False)[:-1]:
+            self._leave(worker)
 
     def _leave(self, worker: Worker) -> None:
         self._loop.forget(worker.sock.fileno())

@@ -115,7 +115,7 @@ def _exact(**streams: bytes) -> dict[str, str]:
 
 
 class Started(Result, frozen=True, kw_only=True, tag="started"):
-    """The command runs; `pid` is its process id inside the sandbox."""
+    """The command runs; `pid` is its process id as its session sees it."""
 
     pid: int
     seq: int = 0

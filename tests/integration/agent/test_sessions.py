@@ -184,7 +184,7 @@ def test_deleting_a_session_ends_what_runs_waits_or_was_left(agent: Client) -> N
 
 def test_sessions_survive_an_export_and_import(agent: Client) -> None:
     """Lifecycle 3: env, cwd and variables, of sessions and of the sandbox."""
-    agent.call("session.create", id="traveller", env={"E": "1"}, name="n", isolation=True)
+    agent.call("session.create", id="traveller", env={"E": "1"}, name="n")
     run(agent, "cd /usr; v=kept; big=$(head -c 200000 /dev/zero | tr '\\0' x)", "traveller")
     agent.call("session.env", session="traveller", env={"S": "2"})
     exported = agent.call("session.export")

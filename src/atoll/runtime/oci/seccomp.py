@@ -1,9 +1,10 @@
 """Which system calls exist inside a sandbox. Pure data and one function; no I/O.
 
 This is an allow list and the first of two filters: it holds for the agent as for every command,
-so it allows only what the agent itself needs today or what ordinary programs need. Nothing that
-changes mounts or makes namespaces is among it; `atoll.agent.confine` repeats those refusals for
-commands, so neither filter relies on the other.
+so it allows only what the agent itself needs today or what ordinary programs need. Of what changes
+mounts or makes namespaces that is the little by which the agent gives an isolated session its own
+view of processes (`AGENT_ONLY`). `atoll.agent.confine` refuses all of it to commands; beside that
+they lack the capability for it, which they cannot get: user namespaces are refused to everybody.
 
 * A call nobody decided about answers ENOSYS, because libraries treat that as an older kernel and
   fall back; a call refused on purpose answers EPERM, as it does without the privilege.
@@ -70,10 +71,10 @@ REFUSED = frozenset(
     acct add_key bpf clock_settime delete_module fanotify_init fanotify_mark finit_module
     fsconfig fsmount fsopen fspick get_mempolicy init_module io_uring_enter io_uring_register
     io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl lookup_dcookie mbind
-    migrate_pages modify_ldt mount mount_setattr move_mount move_pages name_to_handle_at
+    migrate_pages modify_ldt mount_setattr move_mount move_pages name_to_handle_at
     open_by_handle_at open_tree perf_event_open pidfd_getfd pivot_root process_madvise
     process_vm_readv process_vm_writev quotactl quotactl_fd reboot request_key set_mempolicy
-    set_mempolicy_home_node setdomainname sethostname setns settimeofday swapoff swapon syslog
+    set_mempolicy_home_node setdomainname sethostname settimeofday swapoff swapon syslog
     umount2 userfaultfd vhangup
     """.split()  # noqa: SIM905  (a list of 300 strings is hard to read)
 )
@@ -106,6 +107,17 @@ SOL_SOCKET, SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF = 1, 26, 51
 
 NAMESPACE_FLAGS = 0x7E02_0000
 """CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}."""
+
+CLONE_NEWNS, CLONE_NEWPID = 0x0002_0000, 0x2000_0000
+MS_PROC, MS_BIND, MS_SLAVE_ALL = 0xE, 0x1000, 0x8_4000
+"""Nosuid, nodev and noexec; a bind mount; the end of passing mounts on, for a whole tree."""
+
+AGENT_ONLY = {
+    "unshare": (0, (CLONE_NEWPID, CLONE_NEWNS)),
+    "setns": (1, (CLONE_NEWPID, CLONE_NEWNS)),
+    "mount": (3, (MS_PROC, MS_BIND, MS_SLAVE_ALL)),
+}
+"""Call → index of its flags and their only values; see `atoll.agent.isolation`."""
 
 CLONE_NEWTIME = 0x80
 """Only of ``unshare``: in ``clone`` this bit belongs to the exit signal."""
@@ -144,7 +156,10 @@ def _conditional() -> Iterable[dict[str, Any]]:
     """Calls whose arguments decide: what is let through first, then the refusal of the rest."""
     yield _allow(["clone"], _masked(0, NAMESPACE_FLAGS, 0))
     yield _allow(["unshare"], _masked(0, NAMESPACE_FLAGS | CLONE_NEWTIME, 0))
-    yield _errno(["clone", "unshare"], errno.EPERM, _any(0))
+    for name, (index, wanted) in AGENT_ONLY.items():
+        yield from (_allow([name], _masked(index, _INT, flags)) for flags in wanted)
+        yield _errno([name], errno.EPERM, _any(index))
+    yield _errno(["clone"], errno.EPERM, _any(0))
     yield from (_allow(["personality"], _masked(0, _INT, value)) for value in PERSONALITIES)
     yield _errno(["personality"], errno.EPERM, _any(0))
     # Of the caller itself: the kernel lets root inside set the agent's limits too, down to the

@@ -57,7 +57,7 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """Process id inside the sandbox; None when it was never started."""
+        """As its session sees it, see `ProcessHandle`; None when it was never started."""
         return self.info.pid
 
     @property

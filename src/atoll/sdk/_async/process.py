@@ -115,7 +115,8 @@ class ProcessHandle:
 
     Attributes:
         id: of the operation.
-        pid: process id inside the sandbox.
+        pid: as the processes of its session see it: one inside the sandbox, and in an isolated
+            session one of its own.
         stdin: None unless it was started with ``stdin="pipe"``.
         stdout, stderr: iterators of bytes; on a terminal all output is stdout.
     """

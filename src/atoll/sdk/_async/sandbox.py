@@ -54,11 +54,13 @@ class Sandbox(Commands, Processes, Transfers, Git):
             cwd: where it starts, and starts again after its shell ended; an absolute path. It is
                 not looked at now: when it is missing, commands fail with `FileNotFoundError`.
             user: whose rights its commands and file calls have.
-            isolation: its processes see only each other.
+            isolation: its processes have a view of their own: they see and can signal only each
+                other, and their pids are those of that view.
             command_timeout: default time limit of its commands.
 
         Raises:
             SessionAlreadyExistsError: there is one with this id.
+            NotSupportedByRuntimeError: isolation was asked for and cannot be had here.
         """
         request = CreateSessionRequest(
             id=ids.check_session(id) if id is not None else None,

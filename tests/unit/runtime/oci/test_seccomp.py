@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from atoll.agent import confine
-from atoll.runtime.oci import seccomp
+from atoll.runtime.oci import bundle, seccomp
 
 DOCKER_DENIES = """
     acct add_key bpf clock_settime delete_module finit_module fsconfig fsmount fsopen fspick
@@ -42,12 +42,24 @@ def _matches(conditions: list[dict[str, Any]], args: tuple[int, ...], operator: 
 @pytest.mark.parametrize("call", DOCKER_DENIES)
 def test_whatever_containers_are_usually_denied_is_denied(call: str) -> None:
     """The list is the bar that security.md sets; a call may be unknown (ENOSYS) or refused."""
-    assert answer(call) in (errno.EPERM, errno.ENOSYS)
+    assert answer(call, *[0] * 6) in (errno.EPERM, errno.ENOSYS)
+
+
+@pytest.mark.parametrize("call", seccomp.AGENT_ONLY)
+def test_what_only_the_agent_needs_is_let_through_with_its_flags_and_no_more(call: str) -> None:
+    """Beside the second filter, commands lack the capability that these calls take."""
+    index, allowed = seccomp.AGENT_ONLY[call]
+    user = 0x1000_0000  # CLONE_NEWUSER, and for mount a flag that is not ours
+    for value in (*allowed, *(one | user for one in allowed), user):
+        args = [0] * 6
+        args[index] = value
+        assert answer(call, *args) == (None if value in allowed else errno.EPERM)
+    assert "CAP_SYS_ADMIN" not in bundle.COMMAND_CAPABILITIES
 
 
 def test_no_call_is_in_two_lists() -> None:
     conditional = {"clone", "unshare", "personality", "ioctl", "socket", "socketpair", "clone3"}
-    conditional |= {"prlimit64", "setsockopt", *seccomp.HUGE_PAGES}
+    conditional |= {"prlimit64", "setsockopt", *seccomp.HUGE_PAGES, *seccomp.AGENT_ONLY}
     assert not seccomp.ALLOWED & seccomp.REFUSED
     assert not (seccomp.ALLOWED | seccomp.REFUSED) & conditional
 
@@ -110,7 +122,8 @@ def test_only_the_machines_own_calling_convention_is_let_in() -> None:
 
 def test_the_filter_of_commands_refuses_nothing_that_only_it_refuses() -> None:
     """So that a way round the second filter is worth nothing: the first holds by itself."""
-    own = {"ioctl", "socket", "clone", "clone3", "unshare"}
+    own = {"ioctl", "socket", "clone", "clone3"}
+    own |= set(seccomp.AGENT_ONLY)  # but for the flags that isolated sessions take
     own |= {"prlimit64", "setpriority", "ioprio_set"}  # of pid 1: the agent itself sets its own
     own |= {name for name in confine.X86_64.calls if name.startswith("sched_set")}
     assert set(confine.X86_64.calls) - own <= seccomp.REFUSED
