@@ -60,6 +60,7 @@ _FSMOUNT_CLOEXEC = 1
 
 CLONE_FS = 0x200
 CLONE_NEWNS = 0x20000
+CLONE_NEWUTS = 0x4000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
@@ -242,6 +243,11 @@ def punch_hole(fd: int, offset: int, length: int) -> None:
     keep_size_and_punch = 0x01 | 0x02
     area = ctypes.c_int64(offset), ctypes.c_int64(length)
     _check(_libc.fallocate(fd, keep_size_and_punch, *area), "fallocate")
+
+
+def syncfs(fd: int) -> None:
+    """Write what is cached of the file system that holds *fd*."""
+    _check(_libc.syncfs(fd))
 
 
 def pidfd_getfd(pidfd: int, fd: int) -> int:

@@ -31,6 +31,7 @@ _LIMIT = struct.Struct("=6Q")
 _PAIR = struct.Struct("=2Q")
 _LOOKUP = struct.Struct("=2Q4080s")
 
+_SUBVOL_RDONLY = 1 << 1
 _QGROUP_INHERIT = 1 << 2
 _SET_LIMITS = 1
 _LIMIT_REFERENCED = 1
@@ -45,6 +46,7 @@ _RESIZE = _request(1, 3, 4096)
 _SYNC = _MAGIC << 8 | 8
 _SNAP_DESTROY = _request(1, 15, 4096)
 _INO_LOOKUP = _request(3, 18, 4096)
+_SNAP_CREATE_V2 = _request(1, 23, 4096)
 _SUBVOL_CREATE_V2 = _request(1, 24, 4096)
 _QUOTA_CTL = _request(3, 40, 16)
 _QGROUP_CREATE = _request(1, 42, 16)
@@ -53,13 +55,32 @@ _QGROUP_LIMIT = _request(2, 43, 48)
 
 def create_subvolume(parent_fd: int, name: str, limit: int) -> None:
     """Make subvolume *name* with at most *limit* bytes, as a member of the store's group."""
-    inherit = array.array(
-        "B",
-        _INHERIT.pack(_SET_LIMITS, 1, 0, 0, _LIMIT_REFERENCED, limit, 0, 0, 0, STORE_GROUP),
-    )
-    address, size = inherit.buffer_info()
-    request = _NAME_V2.pack(0, 0, _QGROUP_INHERIT, size, address, 0, 0, os.fsencode(name))
-    fcntl.ioctl(parent_fd, _SUBVOL_CREATE_V2, bytearray(request))
+    inherit = _INHERIT.pack(_SET_LIMITS, 1, 0, 0, _LIMIT_REFERENCED, limit, 0, 0, 0, STORE_GROUP)
+    _create(parent_fd, _SUBVOL_CREATE_V2, name, inherit, source=0, flags=0)
+
+
+def snapshot(parent_fd: int, name: str, source: Path, *, read_only: bool) -> None:
+    """Make *name* a copy-on-write copy of the subvolume *source*, limited as that one is.
+
+    What was written to *source* before the call is in it, whether on the disk or not.
+    """
+    inherit = _INHERIT.pack(0, 1, 0, 0, 0, 0, 0, 0, 0, STORE_GROUP)
+    source_fd = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flags = _SUBVOL_RDONLY if read_only else 0
+        _create(parent_fd, _SNAP_CREATE_V2, name, inherit, source=source_fd, flags=flags)
+    finally:
+        os.close(source_fd)
+
+
+def _create(
+    parent_fd: int, request: int, name: str, inherit: bytes, *, source: int, flags: int
+) -> None:
+    address, size = (kept := array.array("B", inherit)).buffer_info()
+    flags |= _QGROUP_INHERIT
+    arguments = _NAME_V2.pack(source, 0, flags, size, address, 0, 0, os.fsencode(name))
+    fcntl.ioctl(parent_fd, request, bytearray(arguments))
+    del kept  # the kernel has read it by now
 
 
 def delete_subvolume(parent_fd: int, name: str) -> None:

@@ -11,7 +11,10 @@ from atoll.host.mounts import mount_at, read_mounts, stop_propagation
 from atoll.host.threads import run_to_end
 from atoll.storage import btrfs, capacity, loop
 
-_UNFINISHED = ".new-"
+UNFINISHED = ".new-"
+SNAPSHOTS = ".snapshots"
+"""Where `btrfs_snapshots` has its subvolumes, among those of the layers."""
+
 _MOUNT_FLAGS = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOATIME
 
 
@@ -86,7 +89,7 @@ class BtrfsLayers:
         used = self._sysfs().used(btrfs.STORE_GROUP)
         wanted = capacity.store_limit(used, allocated, free, reserve)
         if not self._total or capacity.is_worth_setting(self._total, wanted, free, reserve):
-            with self._opened() as fd:
+            with self.opened() as fd:
                 btrfs.limit_group(fd, btrfs.STORE_GROUP, wanted)
             self._total = wanted
 
@@ -118,7 +121,7 @@ class BtrfsLayers:
             linux.mount("", self.folder, flags=remount)
         self._refuse_read_only()
         self.folder.chmod(0o700)
-        with self._opened() as fd:
+        with self.opened() as fd:
             btrfs.enable_quota(fd)
             self._sweep_drafts(fd)
             if self.image:
@@ -160,7 +163,7 @@ class BtrfsLayers:
             stop_propagation(self.folder)
             linux.mount(device, self.folder, "btrfs", _MOUNT_FLAGS, "discard=async")
             linux.mount("", self.folder, flags=linux.MS_PRIVATE)
-            with self._opened() as fd:
+            with self.opened() as fd:
                 btrfs.resize_to_device(fd)
         finally:
             os.close(device_fd)
@@ -179,27 +182,28 @@ class BtrfsLayers:
             linux.umount(self.folder)
 
     def _create(self, layer_id: str, size: int) -> None:
-        draft = _UNFINISHED + layer_id
-        with self._opened() as fd:
+        draft = UNFINISHED + layer_id
+        with self.opened() as fd:
             if self.exists(layer_id):
                 group = btrfs.subvolume_id(self.folder / layer_id)
                 btrfs.limit_group(fd, group, size)
                 return
-            self._discard(fd, draft)
+            self.discard(fd, draft)
             btrfs.create_subvolume(fd, draft, size)
             try:
                 (self.folder / draft / "upper").mkdir(mode=0o755)
                 (self.folder / draft / "work").mkdir(mode=0o700)
                 (self.folder / draft).rename(self.folder / layer_id)
             except OSError:
-                self._discard(fd, draft)
+                self.discard(fd, draft)
                 raise
 
     def _delete(self, layer_id: str) -> None:
-        with self._opened() as fd:
-            self._discard(fd, layer_id)
+        with self.opened() as fd:
+            self.discard(fd, layer_id)
 
-    def _discard(self, fd: int, name: str) -> None:
+    def discard(self, fd: int, name: str) -> None:
+        """Delete the subvolume *name* if it is there."""
         if self.exists(name):
             btrfs.delete_subvolume(fd, name)
 
@@ -208,12 +212,13 @@ class BtrfsLayers:
 
     def _sweep_drafts(self, fd: int) -> None:
         """Remove what an engine that was killed had not finished."""
-        for draft in self.folder.glob(f"{_UNFINISHED}*"):
-            self._discard(fd, draft.name)
+        for draft in self.folder.glob(f"{UNFINISHED}*"):
+            self.discard(fd, draft.name)
 
     def _sweep_groups(self, fd: int) -> None:
         """Remove groups of subvolumes that are gone; the kernel does so itself since 6.11."""
-        alive = {btrfs.subvolume_id(self.folder / name) for name in self.list()}
+        kept = [*self.folder.glob("*"), *(self.folder / SNAPSHOTS).glob("*")]
+        alive = {btrfs.subvolume_id(path) for path in kept if btrfs.is_subvolume(path)}
         for group in self._sysfs().subvolume_groups():
             if group >= btrfs.FIRST_FREE_ID and group not in alive:
                 # Refused while the subvolume is still being cleaned up: the next start does it.
@@ -227,7 +232,8 @@ class BtrfsLayers:
         return self._shown
 
     @contextmanager
-    def _opened(self) -> Iterator[int]:
+    def opened(self) -> Iterator[int]:
+        """Open the folder of all layers."""
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield fd

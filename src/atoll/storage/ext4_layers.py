@@ -13,7 +13,7 @@ from atoll.host.mounts import mount_at, read_mounts, stop_propagation
 from atoll.host.threads import run_to_end
 from atoll.storage import loop
 
-_SUFFIX = ".ext4"
+SUFFIX = ".ext4"
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOATIME
 
 
@@ -60,7 +60,7 @@ class Ext4Layers:
             )
             if done.code:
                 raise NoSpaceError(f"mkfs.ext4: {done.message}", context={"path": str(draft)})
-            draft.rename(self._file(layer_id))
+            draft.rename(self.file(layer_id))
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
@@ -71,20 +71,20 @@ class Ext4Layers:
 
     def exists(self, layer_id: str) -> bool:
         """Tell whether the layer was made."""
-        return self._file(layer_id).exists()
+        return self.file(layer_id).exists()
 
     async def delete(self, layer_id: str) -> None:
         """Unmount the layer and remove its file."""
         await run_to_end(self._detach, layer_id)
-        self._file(layer_id).unlink(missing_ok=True)
+        self.file(layer_id).unlink(missing_ok=True)
 
     async def usage(self, layer_id: str) -> int:
         """Return the bytes the layer's file takes on the disk."""
-        return self._file(layer_id).stat().st_blocks * 512
+        return self.file(layer_id).stat().st_blocks * 512
 
     def list(self) -> list[str]:
         """Return the ids of all layers."""
-        return [f.name.removesuffix(_SUFFIX) for f in self.folder.glob(f"[!.]*{_SUFFIX}")]
+        return [f.name.removesuffix(SUFFIX) for f in self.folder.glob(f"[!.]*{SUFFIX}")]
 
     async def reopen(self) -> None:
         """Do nothing: each layer is a file system of its own."""
@@ -92,14 +92,15 @@ class Ext4Layers:
     def refresh_limit(self, reserve: int) -> None:
         """Do nothing: a full disk harms only the sandbox that writes to it."""
 
-    def _file(self, layer_id: str) -> Path:
-        return self.folder / (layer_id + _SUFFIX)
+    def file(self, layer_id: str) -> Path:
+        """Return where the layer's file system is."""
+        return self.folder / (layer_id + SUFFIX)
 
     def _attach(self, layer_id: str) -> Path:
         target = self.folder / layer_id
         target.mkdir(mode=0o700, exist_ok=True)
         if not target.is_mount():
-            device_fd, device = loop.attach(self._file(layer_id))
+            device_fd, device = loop.attach(self.file(layer_id))
             try:
                 linux.mount(device, target, "ext4", _FLAGS, "discard")
             finally:

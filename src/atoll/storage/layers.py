@@ -9,55 +9,33 @@ adopted by the next one. Limits count what a layer refers to, so a fork counts i
 import asyncio
 import errno
 import os
-import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import structlog
 
-from atoll.errors import (
-    ContainerUnavailableError,
-    ResourceBusyError,
-    SandboxError,
-    ValidationFailedError,
-    from_os_error,
-)
+from atoll.errors import ResourceBusyError, from_os_error
 from atoll.host import linux
 from atoll.host.mounts import holding_mount, read_mounts
 from atoll.settings import StorageSettings
 from atoll.storage import btrfs, capacity
 from atoll.storage.btrfs_layers import BtrfsLayers
+from atoll.storage.btrfs_snapshots import BtrfsSnapshots
 from atoll.storage.ext4_layers import Ext4Layers
+from atoll.storage.ext4_snapshots import Ext4Snapshots
 from atoll.storage.label import label_prefix, store_key
+from atoll.storage.refusals import FULL, check_id, no_capacity, typed
+from atoll.storage.snapshots import Snapshots
 
 Backend = Literal["auto", "btrfs", "ext4"]
 
 _GB = 10**9
 _MB = 10**6
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _WATCH_INTERVAL = 1.0
 """Seconds between two looks at the host's free space: at 500 MB/s half the default reserve."""
 
 _log = structlog.get_logger(__name__)
-
-
-class _Layers(Protocol):
-    kind: str
-
-    @property
-    def failed(self) -> bool: ...
-    async def reopen(self) -> None: ...
-    async def open(self) -> None: ...
-    async def close(self, *, unmount: bool) -> None: ...
-    async def create(self, layer_id: str, size: int) -> None: ...
-    async def attach(self, layer_id: str) -> Path: ...
-    def exists(self, layer_id: str) -> bool: ...
-    async def delete(self, layer_id: str) -> None: ...
-    async def usage(self, layer_id: str) -> int: ...
-    def list(self) -> list[str]: ...
-    def refresh_limit(self, reserve: int) -> None: ...
 
 
 class LayerStore:
@@ -74,6 +52,7 @@ class LayerStore:
         self._layers = _choose(settings, backend)
         self._watch: asyncio.Task[None] | None = None
         self._mounted = asyncio.Lock()  # while the store is opened again, its layers are not there
+        self.snapshots = Snapshots(_snapshots(self._layers), self._mounted, self._admit)
 
     @property
     def kind(self) -> str:
@@ -92,9 +71,10 @@ class LayerStore:
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             await self._layers.open()
+            await self.snapshots.open()
             await asyncio.to_thread(self._layers.refresh_limit, self._reserve)
         except OSError as error:
-            raise _typed(error, state_dir) from error
+            raise typed(error, state_dir) from error
         if linux.capget()[0] >> linux.CAP_SYS_RESOURCE & 1:
             _log.warning("disk limits are not enforced: CAP_SYS_RESOURCE is effective")
         self._watch = asyncio.create_task(self._follow_space(), name="layer store limit")
@@ -114,15 +94,15 @@ class LayerStore:
         Raises:
             ContainerUnavailableError: the host's disk is too full (reason "capacity").
         """
-        _check_id(layer_id)
+        check_id(layer_id)
         self._admit()
         try:
             async with self._mounted:
                 await self._layers.create(layer_id, size_bytes)
         except OSError as error:
-            if error.errno in _FULL:
-                raise _no_capacity(self._settings.state_dir) from error
-            raise _typed(error, self._settings.state_dir) from error
+            if error.errno in FULL:
+                raise no_capacity(self._settings.state_dir) from error
+            raise typed(error, self._settings.state_dir) from error
 
     async def attach(self, layer_id: str) -> Path:
         """Return the folder that holds ``upper`` and ``work`` of the layer, mounted if need be.
@@ -141,12 +121,12 @@ class LayerStore:
         Raises:
             FilesystemError: the store is not mounted, so that nobody can tell.
         """
-        _check_id(layer_id)
+        check_id(layer_id)
         try:
             async with self._mounted:
                 return self._layers.exists(layer_id)
         except OSError as error:
-            raise _typed(error, self._settings.state_dir) from error
+            raise typed(error, self._settings.state_dir) from error
 
     async def delete(self, layer_id: str) -> None:
         """Remove the layer and all files in it.
@@ -154,7 +134,7 @@ class LayerStore:
         Raises:
             ResourceBusyError: a root is mounted from it.
         """
-        _check_id(layer_id)
+        check_id(layer_id)
         mine = label_prefix(store_key(self._settings.state_dir), layer_id)
         users = [str(m.target) for m in read_mounts(mine) if m.source.startswith(mine)]
         if users:
@@ -163,11 +143,11 @@ class LayerStore:
             async with self._mounted:
                 await self._layers.delete(layer_id)
         except OSError as error:
-            raise _typed(error, self._settings.state_dir) from error
+            raise typed(error, self._settings.state_dir) from error
 
     async def usage(self, layer_id: str) -> int:
         """Return the bytes the layer takes, as of the last commit (30 s at most)."""
-        _check_id(layer_id)
+        check_id(layer_id)
         async with self._mounted:
             return await self._layers.usage(layer_id)
 
@@ -190,14 +170,14 @@ class LayerStore:
             async with self._mounted:
                 await self._layers.reopen()
         except OSError as error:
-            raise _typed(error, self._settings.state_dir) from error
+            raise typed(error, self._settings.state_dir) from error
 
     def _disk_is_full(self) -> bool:
         return capacity.free_bytes(os.statvfs(self._settings.state_dir)) < self._reserve
 
     def _admit(self) -> None:
         if self._disk_is_full():
-            raise _no_capacity(self._settings.state_dir)
+            raise no_capacity(self._settings.state_dir)
 
     async def _follow_space(self) -> None:
         told = ""
@@ -212,13 +192,17 @@ class LayerStore:
                 told = str(error)
 
 
-def _choose(settings: StorageSettings, backend: Backend) -> _Layers:
+def _choose(settings: StorageSettings, backend: Backend) -> BtrfsLayers | Ext4Layers:
     folder = settings.state_dir / "layers"
     if backend == "ext4" or (backend == "auto" and not _kernel_has_btrfs()):
         return Ext4Layers(folder)
     own = backend == "auto" and _has_quotas(settings.state_dir)
     image = None if own else settings.state_dir / "layers.btrfs"
     return BtrfsLayers(folder, image, settings.layer_store_gb * _GB)
+
+
+def _snapshots(layers: BtrfsLayers | Ext4Layers) -> BtrfsSnapshots | Ext4Snapshots:
+    return BtrfsSnapshots(layers) if isinstance(layers, BtrfsLayers) else Ext4Snapshots(layers)
 
 
 def _kernel_has_btrfs() -> bool:
@@ -234,25 +218,3 @@ def _has_quotas(state_dir: Path) -> bool:
     existing = next(p for p in (state_dir, *state_dir.parents) if p.exists())
     holder = holding_mount(existing.resolve(), read_mounts())
     return holder.fstype == "btrfs" and btrfs.Sysfs.of_device(holder.source).quota_enabled()
-
-
-def _check_id(layer_id: str) -> None:
-    if not _ID.fullmatch(layer_id):
-        raise ValidationFailedError("a layer id has letters, digits, '_' and '-' only")
-
-
-def _no_capacity(path: Path) -> ContainerUnavailableError:
-    return ContainerUnavailableError(
-        "the host's disk is full",
-        context={"reason": "capacity", "path": str(path)},
-        suggestion="destroy sandboxes, or free space on the host",
-    )
-
-
-def _typed(error: OSError, path: Path) -> Exception:
-    """Leave our own errors, of which some are OSErrors too; map the kernel's."""
-    return (
-        error
-        if isinstance(error, SandboxError)
-        else from_os_error(error, str(error.filename or path))
-    )

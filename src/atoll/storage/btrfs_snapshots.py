@@ -1,0 +1,90 @@
+"""Snapshots of layers as read-only subvolumes beside them: their cost does not depend on size."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from atoll.host.threads import run_to_end
+from atoll.storage import btrfs, identity
+from atoll.storage.btrfs_layers import SNAPSHOTS, UNFINISHED, BtrfsLayers
+
+
+class BtrfsSnapshots:
+    """One read-only subvolume a snapshot.
+
+    Args:
+        layers: where they come from and go to.
+    """
+
+    def __init__(self, layers: BtrfsLayers) -> None:
+        self._layers = layers
+        self.folder = layers.folder / SNAPSHOTS
+
+    def sweep(self) -> None:
+        """Remove what an engine that was killed had not finished."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with self._opened() as fd:
+            for draft in self.folder.glob(f"{UNFINISHED}*"):
+                btrfs.delete_subvolume(fd, draft.name)
+
+    async def take(self, layer_id: str, snapshot_id: str) -> None:
+        """Keep the layer as it is now; the snapshot appears complete or not at all."""
+        await run_to_end(self._take, layer_id, snapshot_id)
+
+    async def clone(self, snapshot_id: str, layer_id: str, size: int) -> None:
+        """Make a layer of at most *size* bytes that begins as the snapshot."""
+        await run_to_end(self._clone, snapshot_id, layer_id, size)
+
+    async def attach(self, snapshot_id: str) -> Path:
+        """Return the folder of the snapshot; there is nothing to mount."""
+        return self.folder / snapshot_id
+
+    async def delete(self, snapshot_id: str) -> None:
+        """Unlink the snapshot; what only it holds becomes free in the background."""
+        await run_to_end(self._delete, snapshot_id)
+
+    def exists(self, snapshot_id: str) -> bool:
+        """Tell whether the snapshot was taken."""
+        return btrfs.is_subvolume(self.folder / snapshot_id)
+
+    def list(self) -> list[str]:
+        """Return the ids of all snapshots."""
+        return [p.name for p in self.folder.glob("[!.]*") if btrfs.is_subvolume(p)]
+
+    def _take(self, layer_id: str, snapshot_id: str) -> None:
+        if self.exists(snapshot_id):
+            return
+        draft = UNFINISHED + snapshot_id
+        with self._opened() as fd:
+            if btrfs.is_subvolume(self.folder / draft):
+                btrfs.delete_subvolume(fd, draft)
+            # A read-only subvolume can be renamed: its own entry is in the folder around it.
+            btrfs.snapshot(fd, draft, self._layers.folder / layer_id, read_only=True)
+            (self.folder / draft).rename(self.folder / snapshot_id)
+
+    def _clone(self, snapshot_id: str, layer_id: str, size: int) -> None:
+        layers, draft = self._layers, UNFINISHED + layer_id
+        if layers.exists(layer_id):
+            return
+        with layers.opened() as fd:
+            layers.discard(fd, draft)
+            btrfs.snapshot(fd, draft, self.folder / snapshot_id, read_only=False)
+            path = layers.folder / draft
+            # Given separately: the kernel overrides a limit in the call with that of the source.
+            btrfs.limit_group(fd, btrfs.subvolume_id(path), size)
+            identity.forget(path / "upper")
+            path.rename(layers.folder / layer_id)
+
+    def _delete(self, snapshot_id: str) -> None:
+        if self.exists(snapshot_id):
+            with self._opened() as fd:
+                btrfs.delete_subvolume(fd, snapshot_id)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)

@@ -1,0 +1,42 @@
+"""What the layer store refuses, and how the kernel's errors are told."""
+
+import errno
+import re
+from pathlib import Path
+
+from atoll.errors import (
+    ContainerUnavailableError,
+    SandboxError,
+    ValidationFailedError,
+    from_os_error,
+)
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+
+
+def check_id(name: str) -> None:
+    """Refuse a name of a layer or snapshot that could lead elsewhere."""
+    if not _ID.fullmatch(name):
+        raise ValidationFailedError(
+            "an id of a layer or snapshot has letters, digits, '_' and '-' only"
+        )
+
+
+def no_capacity(path: Path) -> ContainerUnavailableError:
+    """Return the error of a host whose disk is too full for more."""
+    return ContainerUnavailableError(
+        "the host's disk is full",
+        context={"reason": "capacity", "path": str(path)},
+        suggestion="destroy sandboxes, or free space on the host",
+    )
+
+
+def typed(error: OSError, path: Path) -> Exception:
+    """Leave our own errors, of which some are OSErrors too; map the kernel's."""
+    return (
+        error
+        if isinstance(error, SandboxError)
+        else from_os_error(error, str(error.filename or path))
+    )
