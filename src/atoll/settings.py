@@ -85,6 +85,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_spooled: Size = 64 * 1024 * MIB
     """Bytes on disk of all standard input and build contexts at once. Never `reserve_mb` of it."""
 
+    preview_domains: tuple[str, ...] = ("localhost",)
+    """Domains that this engine serves previews below, by wildcard names (``*.example.com``). Give
+    previews a domain of their own: their pages may set cookies for all of it."""
+
     log_level: str = "info"
     """debug, info, warn or error (also SANDBOX_LOG_LEVEL)."""
 

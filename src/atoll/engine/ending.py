@@ -56,6 +56,7 @@ async def destroy(box: "Sandbox", reason: str) -> None:
     try:
         await box.carried.forget()
         await shared.processes.forget(record.key, record.layer_id)
+        await shared.ports.forget(record.key)
         if record.host_ref:
             await shared.lifecycle.remove(record.host_ref)
         await shared.lifecycle.forget_files(record)

@@ -14,6 +14,7 @@ from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
 from atoll.engine.parts import Image, Images, Parts
+from atoll.engine.ports import Ports
 from atoll.engine.processes.background import Processes
 from atoll.engine.processes.logs import ProcessLogs
 from atoll.engine.processes.table import ProcessTable
@@ -50,6 +51,8 @@ class Engine:
             ProcessLogs(settings.storage.state_dir / "logs"),
             settings.processes,
         )
+        live: dict[tuple[str, str], Sandbox] = {}
+        self.ports = Ports(store, live)
         self._shared = Shared(
             engine_id=engine_id,
             settings=settings,
@@ -58,7 +61,8 @@ class Engine:
             admission=Admission(settings.lifecycle.max_instances),
             processes=self.processes,
             namespaces=self.namespaces,
-            live={},
+            ports=self.ports,
+            live=live,
         )
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
         self._timers = Timers(self._shared, self.sandbox)
@@ -88,6 +92,7 @@ class Engine:
         await self.processes.sweep(await self.store.layers())
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
+        await self.ports.load()
         self._timers.open()
 
     async def close(self) -> None:

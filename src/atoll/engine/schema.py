@@ -49,6 +49,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE warm (
             host_ref TEXT PRIMARY KEY, layer_id TEXT NOT NULL, body BLOB NOT NULL) WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE ports (
+            namespace TEXT NOT NULL, sandbox TEXT NOT NULL, port INTEGER NOT NULL,
+            layer_id TEXT NOT NULL, body BLOB NOT NULL,
+            PRIMARY KEY (namespace, sandbox, port)) WITHOUT ROWID""",
+    ),
 )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
+from atoll.engine.ports import Ports
 from atoll.engine.processes.background import Processes
 from atoll.engine.store import Store
 from atoll.settings import Settings
@@ -25,6 +26,7 @@ class Shared:
     lifecycle: Lifecycle
     admission: Admission
     processes: Processes
+    ports: Ports
     namespaces: dict[str, NamespaceConfig]
     live: "dict[tuple[str, str], Sandbox]"
 

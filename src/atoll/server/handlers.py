@@ -16,6 +16,7 @@ from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
 from atoll.server import builds, exec, files, git, processes
+from atoll.server import ports as exposed
 from atoll.wire import files as wire_files
 from atoll.wire import ids, ops, process, sandbox
 from atoll.wire.base import Done, Empty
@@ -239,6 +240,15 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.PROCESS_LOGS: processes.logs,
     ops.STREAM_PROCESS_LOGS: processes.stream,
     ops.WAIT_FOR_PORT: processes.wait_for_port,
+    ops.EXPOSE_PORT: exposed.expose,
+    ops.LIST_PORTS: exposed.listing,
+    ops.WAIT_FOR_PORTS: exposed.wait,
+    ops.CHECK_PORT: exposed.check,
+    ops.UNEXPOSE_PORT: exposed.unexpose,
+    ops.PREVIEW_LINK: exposed.link,
+    ops.PREVIEW_LOG: exposed.log,
+    ops.CONNECT_PORT: exposed.connect,
+    ops.CONNECT_PREVIEWS: exposed.previews,
     ops.BUILD_IMAGE: _build_image,
     ops.BUILD_BASE: _build_base,
     ops.LIST_IMAGES: _list_images,

@@ -25,6 +25,7 @@ from atoll.engine import engine as engines
 from atoll.engine.engine import Engine
 from atoll.errors import ResourceBusyError, SandboxError, from_os_error
 from atoll.host import unix
+from atoll.proxy.server import Site
 from atoll.server import shapes, sockets
 from atoll.server.app import application
 from atoll.server.auth import Auth, keys_of
@@ -137,6 +138,7 @@ class Served:
             await self._leases.close()
         for server in self._servers:
             server.should_exit = True
+        await self._site.close()
         await asyncio.gather(*self._tasks)
         if self.last_left:
             await self._engine.sleep_used()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from atoll.wire import files, git, process, sandbox
+from atoll.wire import files, git, ports, process, sandbox
 from atoll.wire.base import Done, Empty, Request, Result, Whole
 
 RequestT = TypeVar("RequestT", bound=Request)
@@ -241,6 +241,24 @@ WAIT_FOR_PORT = Op(
     "wait_for_port", "POST", PROCESS + "/port", process.WaitForPort, process.PortAnswer,
     scope=_READ,
 )  # fmt: skip
+
+PORTS = SANDBOX + "/ports"
+PORT = PORTS + "/{port}"
+EXPOSE_PORT = Op("expose_port", "POST", PORTS, ports.ExposePort, ports.ExposedPort)
+LIST_PORTS = Op(
+    "get_exposed_ports", "GET", PORTS, ports.ListPorts, ports.ExposedPorts, scope=_READ
+)
+WAIT_FOR_PORTS = Op(
+    "wait_for_ports", "POST", PORTS + "/wait", ports.WaitForPorts, ports.PortsReady
+)
+CHECK_PORT = Op("check_port", "GET", PORT, ports.CheckPort, ports.PortState, scope=_READ)
+UNEXPOSE_PORT = Op("unexpose_port", "DELETE", PORT, Empty, Done)
+PREVIEW_LINK = Op("preview_link", "POST", PORT + "/link", ports.MakeLink, ports.PreviewLink)
+PREVIEW_LOG = Op("preview_log", "GET", PORT + "/log", Empty, ports.AccessLog, scope=_READ)
+CONNECT_PORT = Op("connect_port", "GET", PORT + "/connect", ports.ConnectPort, Done)
+CONNECT_PREVIEWS = Op(
+    "connect_previews", "GET", "/v2/previews", ports.ConnectPreviews, Done, shared=True
+)
 
 
 class BuildImage(Request, frozen=True, kw_only=True):

@@ -1,0 +1,308 @@
+"""HTTP/1.1 without I/O: bytes in, events out; heads and pieces of bodies out as bytes.
+
+The parser is llhttp (Node's), strict as it comes: it refuses what request smuggling lives on, and
+what it lets pass is refused here: several Hosts, codings other than ``chunked``, HTTP/2 lines,
+CONNECT. Heads are never forwarded as they came but written anew from what was understood, so the
+server inside cannot understand them otherwise than this proxy did.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+import httptools
+
+MAX_HEAD = 64 * 1024
+"""Bytes of one head, of trailers, or of a chunk's extensions: as much as any server takes."""
+
+Field: TypeAlias = tuple[bytes, bytes]
+Fields: TypeAlias = list[Field]
+
+_BODILESS = frozenset({204, 304})
+_REASON = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+
+
+class Malformed(Exception):  # noqa: N818  # a state of the message, like the parser's words
+    """What came is not a message that can be forwarded. `status` is for a visitor."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Truncated(Malformed):
+    """The connection ended in the middle of a message."""
+
+
+class Request(NamedTuple):
+    """Head of a request. `body`: one follows; `upgrade`: the protocol it asks for."""
+
+    method: bytes
+    target: bytes
+    version: str
+    fields: Fields
+    keep_alive: bool
+    chunked: bool
+    body: bool
+    upgrade: bytes | None = None
+
+
+class Response(NamedTuple):
+    """Head of an answer. `length`: bytes of the body; None: its end is told otherwise."""
+
+    status: int
+    reason: bytes
+    version: str
+    fields: Fields
+    keep_alive: bool
+    length: int | None
+
+    @property
+    def informational(self) -> bool:
+        """Whether another head follows."""
+        return 100 <= self.status < 200 and self.status != 101
+
+
+class Data(NamedTuple):
+    """A piece of a body."""
+
+    data: bytes
+
+
+class End(NamedTuple):
+    """The message is complete."""
+
+    trailers: Fields
+
+
+class Rest(NamedTuple):
+    """Bytes behind a head that asks for, or grants, another protocol."""
+
+    data: bytes
+
+
+Event: TypeAlias = Request | Response | Data | End | Rest
+
+
+class _Reader:
+    """What both directions have in common. The parser calls the ``on_`` methods."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._fields: Fields = []
+        self._first = b""  # request target or reason
+        self._size = 0  # of the head so far
+        self._pending = 0  # bytes since the last event: what is not whole yet, the parser keeps
+        self._in_body = False
+        self._parser = self._new_parser()
+
+    def _new_parser(self) -> Any:
+        raise NotImplementedError
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Return what *data* completes.
+
+        Raises:
+            Malformed: it is no message, or one that is refused.
+        """
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._events.append(Rest(data[upgrade.args[0] :]))
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            raise cause if isinstance(cause, Malformed) else Malformed(str(error)) from error
+        except httptools.HttpParserError as error:
+            raise Malformed(str(error)) from error
+        events, self._events = self._events, []
+        self._pending = 0 if events else self._pending + len(data)
+        if self._pending > MAX_HEAD:
+            raise Malformed("head too large", 431)
+        return events
+
+    def on_message_begin(self) -> None:
+        """Begin a message."""
+        self._fields, self._first, self._size, self._in_body = [], b"", 0, False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field, of the head or of the trailers."""
+        self._size += len(name) + len(value) + 4
+        if self._size > MAX_HEAD:
+            raise Malformed("head too large", 431)
+        self._fields.append((name, value))
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self._events.append(Data(data))
+
+    def on_message_complete(self) -> None:
+        """End the message."""
+        self._events.append(End(self._fields if self._in_body else []))
+
+    def _headed(self) -> Fields:
+        """Return the fields of the head; those that follow are trailers."""
+        fields, self._fields, self._size, self._in_body = self._fields, [], 0, True
+        return fields
+
+
+class RequestReader(_Reader):
+    """Reads the requests of one connection."""
+
+    def _new_parser(self) -> Any:
+        return httptools.HttpRequestParser(self)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part of a message is known that is not told yet."""
+        return self._pending > 0
+
+    def resume(self) -> None:
+        """Go on reading requests after a `Rest` that is not to be another protocol."""
+        self._parser = self._new_parser()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the target."""
+        self._first += url
+        if len(self._first) > MAX_HEAD:
+            raise Malformed("target too long", 414)
+
+    def on_headers_complete(self) -> None:
+        """Tell the head.
+
+        Raises:
+            Malformed: it can be understood in more than one way.
+        """
+        fields, version = self._headed(), self._parser.get_http_version()
+        if version not in {"1.0", "1.1"}:
+            raise Malformed(f"HTTP/{version}", 505)
+        method = self._parser.get_method()
+        if method == b"CONNECT":
+            raise Malformed("CONNECT", 405)
+        codings = values(fields, b"transfer-encoding")
+        if codings and (version == "1.0" or [c.lower() for c in codings] != [b"chunked"]):
+            raise Malformed("Transfer-Encoding other than chunked", 501)
+        hosts = values(fields, b"host")
+        if len(hosts) > 1 or (version == "1.1" and not hosts):
+            raise Malformed("one Host is needed")
+        upgrade = b", ".join(values(fields, b"upgrade")).lower()
+        self._events.append(
+            Request(
+                method=method,
+                target=self._first,
+                version=version,
+                fields=fields,
+                keep_alive=self._parser.should_keep_alive(),
+                chunked=bool(codings),
+                body=bool(codings) or values(fields, b"content-length") not in ([], [b"0"]),
+                upgrade=upgrade if self._parser.should_upgrade() else None,
+            )
+        )
+
+
+class ResponseReader(_Reader):
+    """Reads the answers of one connection to a server. Call `expect` before each request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._head_only = False
+        self._told = False  # of an answer without a body, whatever its head says
+        self._until_end = False
+        self.spoiled = False
+        """The server sent more than it may: the connection is of no more use."""
+
+    def _new_parser(self) -> Any:
+        return httptools.HttpResponseParser(self)
+
+    def expect(self, method: bytes) -> None:
+        """Read the answer to a request of *method*."""
+        if self._head_only:
+            self._parser = self._new_parser()  # the last one waits for a body
+        self._head_only, self._told, self._until_end = method == b"HEAD", False, False
+
+    def on_status(self, reason: bytes) -> None:
+        """Take a part of the reason."""
+        self._first += reason
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body; there is none after an answer to HEAD."""
+        if self._told:
+            self.spoiled = True
+            return
+        super().on_body(data)
+
+    def on_message_complete(self) -> None:
+        """End the answer, unless that was told with its head."""
+        self._until_end = False
+        if not self._told:
+            super().on_message_complete()
+
+    def on_headers_complete(self) -> None:
+        """Tell the head.
+
+        Raises:
+            Malformed: it cannot be forwarded.
+        """
+        fields, status = self._headed(), self._parser.get_status_code()
+        if self._told:
+            raise Malformed("an answer that nobody asked for", 502)
+        if not 100 <= status <= 599 or not _REASON.fullmatch(self._first):
+            raise Malformed("malformed status line", 502)
+        codings = values(fields, b"transfer-encoding")
+        if codings and [coding.lower() for coding in codings] != [b"chunked"]:
+            raise Malformed("Transfer-Encoding other than chunked", 502)
+        lengths = values(fields, b"content-length")
+        none = status < 200 or status in _BODILESS or self._head_only
+        self._until_end = not (none or codings or lengths)
+        self._events.append(
+            Response(
+                status=status,
+                reason=self._first,
+                version=self._parser.get_http_version(),
+                fields=fields,
+                keep_alive=self._parser.should_keep_alive() and not self._until_end,
+                length=0 if none else int(lengths[0]) if lengths else None,
+            )
+        )
+        if self._head_only and status >= 200:
+            self._told = True
+            self._events.append(End([]))
+
+    def end(self) -> list[Event]:
+        """Return what the end of the connection completes.
+
+        Raises:
+            Truncated: the answer was not complete.
+        """
+        if not self._until_end:
+            raise Truncated("the server hung up before its answer was complete", 502)
+        self._until_end = False
+        return [End([])]
+
+
+def values(fields: Iterable[Field], name: bytes) -> list[bytes]:
+    """Return every value of *name* (lower case)."""
+    return [value for known, value in fields if known.lower() == name]
+
+
+def write_request(method: bytes, target: bytes, fields: Iterable[Field]) -> bytes:
+    """Return the head of a request."""
+    return b"%b %b HTTP/1.1\r\n%b\r\n" % (method, target, _written(fields))
+
+
+def write_response(status: int, reason: bytes, fields: Iterable[Field]) -> bytes:
+    """Return the head of an answer."""
+    return b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, reason, _written(fields))
+
+
+def _written(fields: Iterable[Field]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in fields])
+
+
+def write_chunk(data: bytes) -> bytes:
+    """Return *data*, which is not empty, as a chunk."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def write_last_chunk(trailers: Iterable[Field]) -> bytes:
+    """Return the end of a chunked body."""
+    return b"0\r\n%b\r\n" % _written(trailers)

@@ -1,0 +1,112 @@
+"""The connection to a server inside, kept for one visitor's connection and nobody else.
+
+Sharing connections between visitors would save a millisecond and let a server, or a visitor, that
+gets the other side out of step read what belongs to somebody else.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from atoll.proxy.access import Access
+from atoll.proxy.http1 import Event, ResponseReader
+from atoll.proxy.pump import Channel
+from atoll.wire.ports import Visit
+from atoll.wire.preview import Target
+
+
+class Route(Protocol):
+    """An exposed port: what the proxy needs of the engine's `Forwarding`."""
+
+    visits: deque[Visit]
+
+    @property
+    def sandbox_id(self) -> str:
+        """The sandbox's id."""
+
+    @property
+    def port(self) -> int:
+        """The port inside."""
+
+    @property
+    def access(self) -> Access:
+        """Who may visit."""
+
+    async def dial(self) -> socket.socket:
+        """Return a connection to the port; raise a `SandboxError` where that cannot be."""
+
+    def touch(self) -> None:
+        """Take note of traffic."""
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Hold off sleep while an answer is awaited."""
+
+    def connected(self, cut: Callable[[], None]) -> AbstractContextManager[None]:
+        """Count an open connection; *cut* ends it when the exposure ends."""
+
+    async def enter(self, key: str) -> bool:
+        """Use up a one-time link; return whether there was one."""
+
+
+class Routes(Protocol):
+    """All exposed ports: what the proxy needs of the engine's `Ports`."""
+
+    def find(self, target: Target, namespaces: frozenset[str] | None = None) -> Route:
+        """Return what *target* names; raise a `SandboxError` where that forwards nothing now."""
+
+
+class Server:
+    """One connection to a server inside."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.answered = 0
+        self._reader = ResponseReader()
+
+    @classmethod
+    async def connect(cls, route: Route) -> "Server":
+        """Open one; raise as `Route.dial`."""
+        connection = await route.dial()
+        try:
+            _, channel = await asyncio.get_running_loop().create_connection(
+                Channel, sock=connection
+            )
+        except BaseException:
+            connection.close()
+            raise
+        return cls(channel)
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request can be sent."""
+        return not (self.channel.ended or self._reader.spoiled)
+
+    def expect(self, method: bytes) -> None:
+        """Read the answer to a request of *method* next."""
+        self._reader.expect(method)
+
+    async def events(self) -> list[Event]:
+        """Return what comes next, at least one event.
+
+        Raises:
+            Malformed: the server does not speak HTTP, or hung up too early.
+        """
+        while True:
+            data = await self.channel.read()
+            if not data:
+                return self._reader.end()
+            self.answered += len(data)
+            if events := self._reader.feed(data):
+                return events
+
+    def close(self) -> None:
+        """End the connection."""
+        self.channel.abort()
+
+
+def visit_path(target: bytes) -> str:
+    """Return what the access log shows of *target*: no query, which may hold secrets."""
+    return target.partition(b"?")[0][:200].decode("latin-1")

@@ -1,0 +1,151 @@
+"""Exposed ports over HTTP, and connections that carry raw bytes to a port or to previews."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from atoll.engine import exposures, forwarding
+from atoll.engine.activity import Use
+from atoll.engine.engine import Engine
+from atoll.engine.sandbox import Sandbox
+from atoll.errors import ServiceNotRespondingError, ValidationFailedError
+from atoll.proxy.pump import Channel, Counts, tunnel
+from atoll.proxy.route import Visitor
+from atoll.proxy.server import Connection, Entrance
+from atoll.server.front import Taken, site_of
+from atoll.wire import ports as wire
+from atoll.wire.base import Done, Empty
+
+RETRY = 0.05
+"""Seconds between two tries to connect to a server that is starting."""
+
+SWITCHED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+    + wire.RAW.encode()
+    + b"\r\n\r\n"
+)
+
+
+def _object(engine: Engine, request: Request) -> Sandbox:
+    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+
+
+def _port(request: Request) -> int:
+    return exposures.check_port(request.path_params["port"])
+
+
+async def expose(engine: Engine, request: Request, wanted: wire.ExposePort) -> wire.ExposedPort:
+    """Expose a port."""
+    server = engine.settings.server
+    default = server.preview_domains[0] if server.preview_domains else "localhost"
+    if "." not in default and server.port:
+        default = f"{default}:{server.port}"
+    found = await engine.ports.expose(_object(engine, request), wanted, default)
+    return exposures.told(found, secret=True)
+
+
+async def listing(engine: Engine, request: Request, wanted: wire.ListPorts) -> wire.ExposedPorts:
+    """Return the ports that forward now."""
+    hostname = None if wanted.hostname is None else exposures.check_hostname(wanted.hostname)
+    box = _object(engine, request)
+    await box.load()
+    return wire.ExposedPorts(
+        ports=[exposures.told(found, hostname) for found in engine.ports.listing(box)]
+    )
+
+
+async def check(engine: Engine, request: Request, wanted: wire.CheckPort) -> wire.PortState:
+    """Tell whether a port forwards now, by a token."""
+    exposed, valid = engine.ports.state(_object(engine, request), _port(request), wanted.token)
+    return wire.PortState(exposed=exposed, valid=valid)
+
+
+async def unexpose(engine: Engine, request: Request, wanted: Empty) -> Done:
+    """Revoke a port."""
+    await engine.ports.unexpose(_object(engine, request), _port(request))
+    return Done()
+
+
+async def link(engine: Engine, request: Request, wanted: wire.MakeLink) -> wire.PreviewLink:
+    """Make a one-time link."""
+    seconds = wanted.expires_ms / 1000
+    return await engine.ports.link(_object(engine, request), _port(request), seconds)
+
+
+async def log(engine: Engine, request: Request, wanted: Empty) -> wire.AccessLog:
+    """Return the latest visits."""
+    return wire.AccessLog(visits=engine.ports.visits(_object(engine, request), _port(request)))
+
+
+async def wait(engine: Engine, request: Request, wanted: wire.WaitForPorts) -> wire.PortsReady:
+    """Start the sandbox and wait for ports."""
+    return wire.PortsReady(missing=await engine.ports.wait(_object(engine, request), wanted))
+
+
+class Raw:
+    """Answers by handing the connection over. An ASGI application.
+
+    Args:
+        run: what is done with the connection; it ends by itself when *run* does.
+    """
+
+    def __init__(self, run: Callable[[asyncio.Transport], Awaitable[None]]) -> None:
+        self._run = run
+
+    async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
+        """Take the connection from the HTTP server."""
+        take: Taken | None = scope.get("extensions", {}).get("atoll.take")
+        if take is None:
+            raise ValidationFailedError(
+                "this is a connection, not a request",
+                suggestion=f"ask for it by Connection: Upgrade and Upgrade: {wire.RAW}",
+            )
+        transport = take()
+        transport.write(SWITCHED)
+        await self._run(transport)
+
+
+async def connect(engine: Engine, request: Request, wanted: wire.ConnectPort) -> ASGIApp:
+    """Connect the caller to a port inside, which is waited for."""
+    box, port = _object(engine, request), exposures.check_number(request.path_params["port"])
+    until = time.monotonic() + wanted.wait_ms / 1000
+    async with box.use() as endpoint:
+        while True:
+            try:
+                connection = await forwarding.connect(endpoint, port)
+                break
+            except ServiceNotRespondingError:
+                if time.monotonic() >= until or box.endpoint is not endpoint:
+                    raise
+            await asyncio.sleep(RETRY)
+
+    async def run(transport: asyncio.Transport) -> None:
+        loop = asyncio.get_running_loop()
+        _, inside = await loop.create_connection(Channel, sock=connection)
+        outside = Channel()
+        outside.connection_made(transport)
+        transport.set_protocol(outside)
+        held = box.activity.during(Use.CALL) if wanted.hold else nullcontext()
+        with held:
+            await tunnel(outside, inside, lambda: box.activity.note(Use.PREVIEW_TRAFFIC), Counts())
+
+    return Raw(run)
+
+
+async def previews(engine: Engine, request: Request, wanted: wire.ConnectPreviews) -> ASGIApp:
+    """Let a program of the caller's pass visitors on: its word about them counts."""
+    caller = request.scope["call"].caller
+    named = None if wanted.namespaces is None else frozenset(wanted.namespaces.split(","))
+    if caller.namespace is not None:
+        named = frozenset({caller.namespace}) & (named or {caller.namespace})
+    site = site_of(request)
+
+    async def run(transport: asyncio.Transport) -> None:
+        entrance = Entrance(Visitor(""), lambda address: not address, namespaces=named)
+        await Connection(site, entrance, transport).ended()
+
+    return Raw(run)
