@@ -15,7 +15,7 @@ STALLED: Final = 10.0
 """Seconds after which a process no longer waits for a viewer that reads nothing."""
 
 _HEARTBEAT: Final = frames.encode(Kind.HEARTBEAT)
-_LOUD: Final = (Kind.STDOUT, Kind.STDERR)
+_LOUD: Final = (Kind.STDOUT, Kind.STDERR, Kind.RESULT)
 
 
 class Audience:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -143,12 +143,12 @@ class Commands:
         else:
             Viewer(self._loop, request.sock, on_frame=_ended)
 
-    def operations(self, request: Request) -> None:
-        """List what is known."""
+    def operations(self, request: Request, others: Iterable[dict[str, Any]] = ()) -> None:
+        """List what is known, and *others* beside commands."""
         self._operations.expire(time.monotonic())
         for operation in self._workers.operations():
             self._workers.catch_up(operation.supervisor)
-        found = [operation.describe() for operation in self._operations]
+        found = [*(operation.describe() for operation in self._operations), *others]
         answer.reply(self._loop, request.sock, {"operations": found})
 
     def _known(self, request: Request) -> Operation:

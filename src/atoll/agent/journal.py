@@ -17,7 +17,7 @@ FRAME_CHARGE: Final = 128
 """Bytes a kept frame costs besides its payload: object, header and queue slot."""
 
 _HEADER: Final = 5
-_OUTPUT: Final = (Kind.STDOUT, Kind.STDERR)
+_OUTPUT: Final = (Kind.STDOUT, Kind.STDERR, Kind.RESULT)
 
 
 class Journal:

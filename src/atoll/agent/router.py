@@ -20,6 +20,7 @@ from atoll.agent.children import Children
 from atoll.agent.commands import Commands, utc_now
 from atoll.agent.config import Config
 from atoll.agent.isolation import Isolation
+from atoll.agent.interpreter.contexts import Contexts
 from atoll.agent.listener import Gate, open_listener, tune
 from atoll.agent.loop import GONE, READ, Loop
 from atoll.agent.sessions import Sessions
@@ -56,14 +57,16 @@ class Router:
         self._children = Children(config)
         self._isolation = Isolation()
         self._commands = commands = Commands(self.loop, config, self._sessions, self._isolation)
+        self._code = code = Contexts(self.loop, config, self._sessions, commands)
         self._stopping = False
         self._waking: set[int] = set()
         self._routes: dict[str, Handler] = {
             "hello": self._hello,
+            "assign": self._assign,
             "exec": commands.exec,
-            "attach": commands.attach,
-            "control": commands.control,
-            "operations": commands.operations,
+            "attach": lambda one: (code if code.knows(one) else commands).attach(one),
+            "control": lambda one: (code if code.knows(one) else commands).control(one),
+            "operations": lambda one: commands.operations(one, code.operations()),
             "session.create": self._create_session,
             "session.delete": self._delete_session,
             "session.list": self._list_sessions,
@@ -71,6 +74,7 @@ class Router:
             "session.export": self._export,
             "session.import": self._import,
             "shutdown": self._shutdown,
+            **code.routes,
         }
 
     def _accept(self, _: int) -> None:
@@ -127,6 +131,15 @@ class Router:
         }
         answer.reply(self.loop, request.sock, body)
 
+    def _assign(self, request: Request) -> None:
+        """Become the agent of a sandbox, once: it was started ahead, for nobody."""
+        generation = int(request.header["generation"])
+        if self._config.generation not in {0, generation}:
+            raise errors.StaleHandleError("this agent has a sandbox already")
+        self._sessions.set_env(None, request.header.get("env") or {})
+        self._config = self._config._replace(generation=generation)
+        answer.reply(self.loop, request.sock, {})
+
     def _file_operation(self, request: Request) -> None:
         id = request.header.get("session")
         session = self._commands.session(id) if id is not None else None
@@ -179,6 +192,7 @@ class Router:
         self._stopping = True
         grace = float(request.header.get("grace") or 0)
         self._commands.end_all(grace)
+        self._code.end_all()
         self._children.signal(signal.SIGTERM)
 
         def leave() -> None:
@@ -186,7 +200,10 @@ class Router:
             reply = frames.encode_json(Kind.REPLY, {})
             answer.Answer(self.loop, request.sock, [reply], self.loop.stop)
 
-        self._when(lambda: not len(self._commands) + len(self._children), grace + _MARGIN, leave)
+        self._when(lambda: not self._alive(), grace + _MARGIN, leave)
+
+    def _alive(self) -> int:
+        return len(self._commands) + len(self._children) + len(self._code)
 
     def _when(self, ready: Callable[[], bool], most: float, then: Callable[[], None]) -> None:
         """Call *then* once *ready*, after *most* seconds at the latest."""
@@ -211,6 +228,7 @@ class Router:
                 if status:
                     self._kill_orphans()
                 self._children.ended(pid)
+                self._code.ended(pid)
                 self._isolation.ended(pid)
             self.loop.later(_POLL, self._reap)
 
@@ -227,7 +245,7 @@ class Router:
     def _kill_orphans(self, pause: float = _POLL) -> None:
         """A supervisor was killed: nobody would end or reap what it leaves, so it goes too."""
         inits = self._isolation.pids()
-        known = self._commands.pids() | self._children.pids() | inits
+        known = self._commands.pids() | self._children.pids() | self._code.pids() | inits
         if tree.kill_strangers({os.getpid(), *inits}, known):  # for ever, if it hangs in the kernel
             self.loop.later(pause, lambda: self._kill_orphans(min(2 * pause, _POLL_MOST)))
 

@@ -41,7 +41,7 @@ _READ = 2 * frames.CHUNK
 _BODY_READ = 1 << 18
 """Bytes of a file's body read at once: what the buffers of a unix socket hold."""
 
-_OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR})
+_OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR, Kind.RESULT})
 _FROM_AGENT = TERMINAL | _OUTPUT | {
     Kind.STARTED, Kind.GAP, Kind.HEARTBEAT, Kind.DATA, Kind.END, Kind.EVENT,
 }  # fmt: skip
@@ -49,6 +49,10 @@ _FROM_AGENT = TERMINAL | _OUTPUT | {
 
 class LinkError(Exception):
     """The connection to the agent is of no more use; the outcome of its operation is not known."""
+
+
+class SilenceError(LinkError):
+    """The agent neither spoke nor listened for longer than it may."""
 
 
 class Started(msgspec.Struct):
@@ -187,26 +191,30 @@ class Link:
             async with asyncio.timeout(silence):
                 data = await self._loop.sock_recv(self._socket, size)
         except TimeoutError as error:
-            raise LinkError(f"the agent said nothing for {silence} s") from error
+            raise SilenceError(f"the agent said nothing for {silence} s") from error
         except OSError as error:
             raise LinkError(f"the connection to the agent broke ({error})") from error
         if not data:
             raise LinkError("the agent hung up before the operation ended")
         return data
 
-    async def reply(self, timeout: float | None = SILENCE) -> bytes:
+    async def reply(
+        self, timeout: float | None = SILENCE, *, silence: float | None = None
+    ) -> bytes:
         """Return the JSON of the operation's REPLY.
 
         Args:
             timeout: seconds for the whole answer, heartbeats or not.
+            silence: seconds without any frame; None: any time.
 
         Raises:
             SandboxError: the agent's own error, rebuilt from its envelope.
+            SilenceError: nothing came for *silence*.
             LinkError: there was no proper answer.
         """
         try:
             async with asyncio.timeout(timeout):
-                return (await self._expect(Kind.REPLY, None)).payload
+                return (await self._expect(Kind.REPLY, silence)).payload
         except TimeoutError as error:
             raise LinkError(f"no answer from the agent within {timeout} s") from error
 
@@ -249,8 +257,19 @@ class Link:
         for start in range(0, len(data), frames.CHUNK):
             await self.send(kind, data[start : start + frames.CHUNK])
 
-    async def send_piece(self, data: bytes) -> None:
-        """Send a piece of a file's body, without copying it; raise as `send`."""
+    async def send_piece(self, data: bytes, silence: float | None = None) -> None:
+        """Send a piece of a file's body, without copying it; raise as `send`.
+
+        Raises:
+            SilenceError: the agent did not take it within *silence* seconds.
+        """
+        try:
+            async with asyncio.timeout(silence):
+                await self._send_piece(data)
+        except TimeoutError as error:
+            raise SilenceError(f"the agent took nothing for {silence} s") from error
+
+    async def _send_piece(self, data: bytes) -> None:
         view = memoryview(data)
         for start in range(0, len(data), frames.MAX_FRAME):
             part = view[start : start + frames.MAX_FRAME]

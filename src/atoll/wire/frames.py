@@ -47,6 +47,7 @@ class Kind(IntEnum):
     DATA = 15  # bytes of a file or archive
     END = 16  # JSON: end of a body, with what is known only then
     EVENT = 17  # JSON: one event of a watch or log
+    RESULT = 18  # position + bytes of a stream of JSON lines: what code shows
 
 
 class Frame(NamedTuple):
