@@ -34,6 +34,10 @@ LEGACY: Final[Mapping[str, tuple[str, float]]] = {
     "SANDBOX_LOG_LEVEL": ("server.log_level", 1),
     "SANDBOX_LOG_FORMAT": ("server.log_format", 1),
     "SANDBOX_INSTANCE_TIMEOUT_MS": ("runtime.start_timeout", 1e-3),
+    "WARM_POOL_TARGET": ("pool.target", 1),
+    "WARM_POOL_MAX_INSTANCES": ("pool.max_warm", 1),
+    "WARM_POOL_SCALE_BATCH_SIZE": ("pool.batch", 1),
+    "WARM_POOL_REFRESH_INTERVAL": ("pool.refresh_interval", 1e-3),
 }
 """Variables of 0.12 that mean one of our settings, with the factor to our unit."""
 

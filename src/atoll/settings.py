@@ -18,6 +18,7 @@ Size = Annotated[int, msgspec.Meta(gt=0, lt=1 << 62)]  # bytes
 Count = Annotated[int, msgspec.Meta(gt=0, lt=1 << 31)]
 Spare = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]  # a count that may be none
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1e9)]  # a second
 Cores = Annotated[float, msgspec.Meta(gt=0, le=4_096)]
 Grace = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # seconds that may be none
 
@@ -79,11 +80,51 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_body: Size = 64 * MIB
     """Largest JSON body in bytes. File bodies are streamed and not limited by this."""
 
+    max_hydrate: Size = 4 * 1024 * MIB
+    """Largest archive in bytes that the bridge unpacks; it is streamed, the disk is the limit."""
+
     max_stdin: Size = 4 * 1024 * MIB
     """Largest standard input of one exec in bytes; it is spooled to disk over 1 MiB."""
 
     max_spooled: Size = 64 * 1024 * MIB
     """Bytes on disk of all standard input and build contexts at once. Never `reserve_mb` of it."""
+
+    max_bodies: Size = 256 * MIB
+    """Bytes of all JSON bodies in memory at once: `max_body` alone would let a few callers take
+    the engine's memory. More of them are refused with `RATE_LIMITED` for a moment."""
+
+    key_rate: Rate = 500.0
+    """Requests a second that a key may send on average, and twice as many in a burst: far above
+    what one program does, far below what keeps the engine from others."""
+
+    key_concurrency: Count = 1_000
+    """Requests under way of one key; each stream that is read is one of them."""
+
+    idle_timeout: Seconds = 60.0
+    """Seconds without a byte after which the body of a request is given up."""
+
+    stall_timeout: Seconds = 600.0
+    """Seconds a caller on TCP may leave an answer unread that is ready. The SDK attaches again to
+    a stream that was cut; a program that reads a file may pause, one that is gone must end."""
+
+    drain_timeout: Grace = 30.0
+    """Seconds that calls under way have at a stop. Streams are cut at once: their callers attach
+    again to the next engine."""
+
+    audit_mib: Count = 64
+    """MiB of records of mutating calls that are kept, about 250 bytes each; the oldest go first."""
+
+    tls_certificate: Path | None = None
+    """PEM file with the certificate chain of the TCP listener; None: no TLS."""
+
+    tls_key: Path | None = None
+    """PEM file with its private key; None: it is in `tls_certificate`."""
+
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks (CIDR) of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count."""
+
+    cors_origins: tuple[str, ...] = ()
+    """Origins (``https://app.example``) whose pages may call the API with a key."""
 
     preview_domains: tuple[str, ...] = ("localhost",)
     """Domains that this engine serves previews below, by wildcard names (``*.example.com``). Give
@@ -179,11 +220,47 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
     orphan_grace: Grace = 60.0
     """Seconds a command that nobody attached to lives on after an engine came back."""
 
+    reserve_memory_mib: Spare = 512
+    """MiB of memory that starts leave to the node: below it they are refused, and below twice as
+    much idle sandboxes are stopped."""
+
+    reserve_pids: Spare = 2_048
+    """Processes and threads of the host that starts leave unused."""
+
     keep_tombstones: Grace = 3_600.0
     """Seconds a destroyed sandbox is remembered, so that late calls with handles of it hear so."""
 
     reap_interval: Seconds = 30.0
     """Seconds between two comparisons of the store with what really runs."""
+
+
+class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Containers started ahead for sandboxes that are made later."""
+
+    target: Spare = 0
+    """How many of the default image and instance type are kept ready (also WARM_POOL_TARGET).
+    Namespaces have targets of their own (`warm_pool`)."""
+
+    max_warm: Spare = 50
+    """Most that are kept ready of all kinds (also WARM_POOL_MAX_INSTANCES)."""
+
+    batch: Count = 2
+    """How many are made or removed at once: more would slow down those in use (also
+    WARM_POOL_SCALE_BATCH_SIZE)."""
+
+    refresh_interval: Seconds = 10.0
+    """Seconds between two looks for what is missing, besides the one when a container is taken
+    (also WARM_POOL_REFRESH_INTERVAL, in milliseconds)."""
+
+
+class FaultSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """For tests of recovery only: the engine kills itself."""
+
+    point: str | None = None
+    """Where; None: nowhere. The names are in `atoll.engine.faults`."""
+
+    passage: Count = 1
+    """The how many-th time it comes there."""
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,6 +279,25 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Finished processes with `auto_cleanup` that one sandbox keeps at most."""
 
 
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls into Workers: hooks, methods, alarms."""
+
+    hook_timeout: Seconds = 30.0
+    """Seconds a hook may take; a start waits so long for `on_start`."""
+
+    call_timeout: Seconds = 300.0
+    """Seconds a method may take when its caller names no limit."""
+
+    timer_timeout: Seconds = 900.0
+    """Seconds an alarm, a schedule or a cron may take: as on the platform."""
+
+    reload_grace: Seconds = 5.0
+    """Seconds a Worker may be away, as during a reload, before calls into it fail."""
+
+    ports_timeout: Seconds = 90.0
+    """Seconds from a start until the required ports of a class answer."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All groups."""
 
@@ -211,5 +307,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     network: NetworkSettings = NetworkSettings()
     images: ImageSettings = ImageSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
+    pool: PoolSettings = PoolSettings()
     processes: ProcessSettings = ProcessSettings()
+    faults: FaultSettings = FaultSettings()
+    workers: WorkerSettings = WorkerSettings()
     instance_types: dict[str, InstanceType] = msgspec.field(default_factory=INSTANCE_TYPES.copy)

@@ -6,7 +6,7 @@ steps with and without root.
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,6 +23,8 @@ class BareConfig(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}
     workdir: str = "/workspace"
     user: str = "0:0"
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
 
 
 class BareImage(msgspec.Struct, frozen=True):
@@ -156,7 +158,7 @@ class BareNetworks:
     async def release(self, host_ref: str) -> None:
         """Nothing was made."""
 
-    async def adopt(self, host_refs: Sequence[str]) -> None:
+    async def adopt(self, host_refs: Iterable[str]) -> None:
         """Nothing was made."""
 
     async def set_internet(self, host_ref: str, allowed: bool) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from atoll.engine import sessions
+from atoll.engine.faults import Faults
 from atoll.engine.link import LinkError
 from atoll.engine.operations import exec_header
 from atoll.engine.sandbox import Sandbox
@@ -48,12 +49,21 @@ async def exec(
             cancel_on_drop=cancel_on_drop,
         )
         operations = sandbox.running_operations(operation)
+        faults = sandbox.shared.faults
+        faults.at("exec.asked")
         try:
             async with operations.run(header, stdin, close=not request.open_stdin) as frames:
-                yield frames
+                yield _watched(faults, frames)
+            faults.at("exec.ended")
         finally:
             if header["session"]:
                 sandbox.carried.note_change()
+
+
+async def _watched(faults: Faults, found: AsyncIterator[Frame]) -> AsyncIterator[Frame]:
+    async for frame in found:
+        faults.at("exec.running")
+        yield frame
 
 
 @asynccontextmanager

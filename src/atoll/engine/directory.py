@@ -28,20 +28,26 @@ class Directory(Protocol):
     async def get(self, namespace: str, id: str) -> Record | None:
         """Return the record, a tombstone included, or None."""
 
-    async def create(self, record: Record) -> Record:
+    async def create(self, record: Record, *, taking: str | None = None) -> Record:
         """Store a new record as version 1; return it as it is stored.
 
         Its generation goes on above those of forgotten tombstones: a handle never fits two lives.
 
+        Args:
+            taking: a warm container that becomes the sandbox's in the same write.
+
         Raises:
-            ConflictError: a record of this id exists, a tombstone included.
+            ConflictError: a record of this id exists, a tombstone included; or *taking* is gone.
         """
 
-    async def update(self, record: Record) -> Record:
+    async def update(self, record: Record, *, taking: str | None = None) -> Record:
         """Replace the record whose version is *record.version*; return it with the next version.
 
+        Args:
+            taking: as in `create`.
+
         Raises:
-            ConflictError: the stored version is another one.
+            ConflictError: the stored version is another one, or *taking* is gone.
         """
 
     async def list(

@@ -17,9 +17,12 @@ async def stop(box: "Sandbox", reason: str) -> None:
     if endpoint and box.is_in(State.FROZEN):
         await freezing.thaw(box, endpoint)
     await box.entry.save(state=State.STOPPING, reason=reason)
+    box.shared.faults.at("sleep.recorded")
     if endpoint:
         await box.carried.keep(endpoint, lambda: True)
+        box.shared.faults.at("sleep.sessions")
         await box.shared.lifecycle.shut_down(endpoint)
+        box.shared.faults.at("sleep.shut_down")
     await clean_up(box)
 
 
@@ -29,6 +32,7 @@ async def clean_up(box: "Sandbox") -> None:
     box.forget_endpoint()
     if record.host_ref:
         await box.shared.lifecycle.remove(record.host_ref)
+    box.shared.faults.at("sleep.removed")
     asleep = record.state is State.STOPPING
     await box.shared.processes.watches.gone(record.key, SLEEP if asleep else GONE)
     never_ran = record.state is State.STARTING and record.started_at is None
@@ -38,6 +42,7 @@ async def clean_up(box: "Sandbox") -> None:
         host_ref=None,
     )
     box.left()
+    box.shared.objects.stopped(box)
 
 
 def _ended(state: State) -> str:
@@ -53,13 +58,18 @@ async def destroy(box: "Sandbox", reason: str) -> None:
         state=State.DESTROYED, reason=reason, host_ref=None, in_force=None, env={}, wanted=SandboxOptions(),
         expires_at=rules.forgotten(shared.settings),
     )  # fmt: skip
+    shared.faults.at("destroy.recorded")
     try:
+        await shared.objects.destroyed(box)
         await box.carried.forget()
         await shared.processes.forget(record.key, record.layer_id)
+        shared.faults.at("destroy.processes")
         await shared.ports.forget(record.key)
         if record.host_ref:
             await shared.lifecycle.remove(record.host_ref)
+        shared.faults.at("destroy.removed")
         await shared.lifecycle.forget_files(record)
+        shared.faults.at("destroy.files")
     finally:
         if record.live:
             box.left()

@@ -4,16 +4,22 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 import structlog
 
-from atoll.engine import building, components, reaper
+from atoll.engine import building, components, node, reaper
 from atoll.engine import record as rules
 from atoll.engine.admission import Admission
+from atoll.engine.audit import AuditLog
+from atoll.engine.keys import Keys
 from atoll.engine.lifecycle import Lifecycle
+from atoll.engine.objects.deliveries import Attachment
+from atoll.engine.objects.objects import Objects
 from atoll.engine.parts import Image, Images, Parts
+from atoll.engine.pool import WarmPool
 from atoll.engine.ports import Ports
 from atoll.engine.processes.background import Processes
 from atoll.engine.processes.logs import ProcessLogs
@@ -21,14 +27,17 @@ from atoll.engine.processes.table import ProcessTable
 from atoll.engine.record import Record
 from atoll.engine.room import Room
 from atoll.engine.sandbox import Sandbox
-from atoll.engine.shared import Shared
+from atoll.engine.shared import Shared, fresh_name
 from atoll.engine.store import Store
 from atoll.engine.timers import Timers
+from atoll.engine.warm import WarmTable
 from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
 from atoll.images.steps import Progress
-from atoll.settings import Settings
+from atoll.settings import MIB, Settings
 from atoll.wire import ids
+from atoll.wire.objects import AttachWorker
+from atoll.wire.pool import PoolStats
 from atoll.wire.sandbox import NamespaceConfig, SandboxInfo, SandboxPage, State
 
 log = structlog.get_logger(__name__)
@@ -45,11 +54,28 @@ class Engine:
         self.store = store
         self.id = engine_id
         self.room = Room.of(settings)
+        self.keys = Keys(store)
+        self.audit = AuditLog(settings.storage.state_dir / "audit", settings.server.audit_mib * MIB)
         self.namespaces: dict[str, NamespaceConfig] = {}
         self.processes = Processes(
             ProcessTable(store),
             ProcessLogs(settings.storage.state_dir / "logs"),
             settings.processes,
+        )
+        self.objects = Objects(store, settings, self.sandbox)
+        self._configured: dict[str, NamespaceConfig] = {}
+        lifecycle = Lifecycle(parts, settings)
+        admission = Admission(
+            settings.lifecycle.max_instances,
+            node.reserve(settings),
+            partial(node.measured, settings.storage.state_dir),
+        )
+        self.pool = WarmPool(
+            lifecycle,
+            WarmTable(store),
+            admission,
+            self.namespaces,
+            partial(fresh_name, engine_id),
         )
         live: dict[tuple[str, str], Sandbox] = {}
         self.ports = Ports(store, live)
@@ -57,9 +83,11 @@ class Engine:
             engine_id=engine_id,
             settings=settings,
             store=store,
-            lifecycle=Lifecycle(parts, settings),
-            admission=Admission(settings.lifecycle.max_instances),
+            lifecycle=lifecycle,
+            admission=admission,
+            pool=self.pool,
             processes=self.processes,
+            objects=self.objects,
             namespaces=self.namespaces,
             ports=self.ports,
             live=live,
@@ -82,26 +110,40 @@ class Engine:
 
     async def recover(self) -> None:
         """Take over what an earlier engine left, remove what nobody owns, start the timers."""
-        self.namespaces.update(await self.store.namespaces())
+        await self.keys.load()
+        self.audit.open()
+        await self.objects.load()
+        self._configured.update(await self.store.namespaces())
+        self._set_defaults(*self._configured, *self.objects.registry.all())
         owners: Sequence[Record] = await self.store.owners()
         parts = self._shared.lifecycle.parts
-        starts = [record.host_ref for record in owners if record.host_ref]
+        starts = await self.store.host_refs()
         parts.ids.keep_only(starts)
         await parts.networks.adopt(starts)
         await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
+        await self.pool.recover()
         await self.processes.sweep(await self.store.layers())
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
         await self.ports.load()
         self._timers.open()
+        self.pool.open()
+        await self.objects.open()
 
     async def close(self) -> None:
         """Leave everything as it is for the next engine: sandboxes run on."""
         await self._timers.close()
+        await self.pool.close()
+        await self.objects.close()
         for sandbox in list(self._shared.live.values()):
             sandbox.detach()
             await sandbox.settle()
         await self.processes.watches.close()
+        self.audit.close()
+
+    def pool_stats(self) -> PoolStats:
+        """Return what the warm pool has."""
+        return self.pool.stats(len(self._shared.live))
 
     async def sleep_used(self) -> None:
         """Put to sleep what was started or used here: the last user of a private engine has left.
@@ -171,7 +213,19 @@ class Engine:
         ids.check_namespace(namespace)
         rules.check_defaults(config, self.settings.instance_types)
         await self.store.configure_namespace(namespace, config)
-        self.namespaces[namespace] = config
+        self._configured[namespace] = config
+        self._set_defaults(namespace)
+
+    async def attach_worker(self, project: str, request: AttachWorker) -> Attachment:
+        """Attach a Worker process; what its classes say holds from now on."""
+        attachment, changed = await self.objects.attach(project, request)
+        self._set_defaults(*changed)
+        return attachment
+
+    def _set_defaults(self, *namespaces: str) -> None:
+        for name in namespaces:
+            config = self._configured.get(name, NamespaceConfig())
+            self.namespaces[name] = self.objects.registry.effective(name, config)
 
 
 @asynccontextmanager

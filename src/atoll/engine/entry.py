@@ -12,7 +12,7 @@ import msgspec
 from atoll.engine import record as rules
 from atoll.engine import states
 from atoll.engine.directory import ConflictError, Directory
-from atoll.engine.record import Record
+from atoll.engine.record import InForce, Record
 from atoll.errors import ContainerNotReadyError
 from atoll.wire.sandbox import SandboxOptions, State
 
@@ -81,6 +81,36 @@ class Entry:
 
         return await self._alone(begin)
 
+    async def assign(
+        self, host_ref: str, layer_id: str, decide: Callable[[Record], InForce]
+    ) -> Record:
+        """Give a sandbox that never ran a warm container: one write, in which the pool loses it.
+
+        Args:
+            decide: returns what is in force, for the record as it is.
+
+        Raises:
+            ContainerNotReadyError: somebody else took the container, or changed the record.
+        """
+
+        async def assign() -> Record:
+            await self._load()
+            record = self._fresh(SandboxOptions(), layer_id) if self._gone else self.existing
+            now = rules.now()
+            changes = {
+                "state": State.RUNNING,
+                "host_ref": host_ref,
+                "layer_id": layer_id,
+                "generation": record.generation + 1,
+                "in_force": decide(record),
+                "started_at": now,
+                "last_activity_at": now,
+                "exit_code": None,
+            }
+            return await self._update(record, changes, taking=host_ref)
+
+        return await self._alone(assign)
+
     async def save(self, **changes: Any) -> Record:
         """Replace fields of the record; the result is durable.
 
@@ -98,13 +128,15 @@ class Entry:
 
         return await self._alone(update)
 
-    async def _update(self, old: Record, changes: Mapping[str, Any]) -> Record:
+    async def _update(
+        self, old: Record, changes: Mapping[str, Any], *, taking: str | None = None
+    ) -> Record:
         state = changes.get("state", old.state)
         if not states.may_follow(old.state, state):
             raise AssertionError(f"{old.state} cannot become {state}")
         entering = {} if state is old.state else {"state_changed_at": rules.now(), "reason": None}
         new = msgspec.structs.replace(old, **entering | dict(changes))
-        self.record = await self._store(new)
+        self.record = await self._store(new, taking)
         return self.record
 
     async def settle(self) -> None:
@@ -144,9 +176,9 @@ class Entry:
             generation=tombstone.generation if tombstone else 0,
         )
 
-    async def _store(self, new: Record) -> Record:
-        directory = self._directory
-        return await self._write(directory.update(new) if new.version else directory.create(new))
+    async def _store(self, new: Record, taking: str | None = None) -> Record:
+        write = self._directory.update if new.version else self._directory.create
+        return await self._write(write(new, taking=taking))
 
     async def _write(self, write: Awaitable[Record]) -> Record:
         try:

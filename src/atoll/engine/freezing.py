@@ -30,10 +30,12 @@ async def _freeze(box: "Sandbox", endpoint: Endpoint, reason: str) -> None:
     await box.carried.keep(endpoint, lambda: True)
     # Recorded first: a frozen sandbox that is taken for a running one would look dead.
     await box.entry.save(state=State.FROZEN, reason=reason)
+    box.shared.faults.at("freeze.recorded")
     box.thawed.clear()
     endpoint.hang_up()
     try:
         await endpoint.runtime.pause(endpoint.host_ref)
+        box.shared.faults.at("freeze.paused")
     except BaseException:
         await thaw(box, endpoint)
         raise
@@ -47,5 +49,6 @@ async def thaw(box: "Sandbox", endpoint: Endpoint) -> None:
     await asyncio.gather(
         endpoint.runtime.resume(endpoint.host_ref), box.entry.save(state=State.RUNNING)
     )
+    box.shared.faults.at("thaw.running")
     box.thawed.set()
     await box.apply(endpoint)

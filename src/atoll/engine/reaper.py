@@ -41,7 +41,7 @@ async def _starts(lifecycle: Lifecycle, store: Store) -> int:
             log.warning("cannot list", source=type(source).__name__, exc_info=error)
     directory = lifecycle.settings.storage.state_dir / "run"
     found.update(path.name for path in directory.iterdir() if path.is_dir())
-    orphans = found - {record.host_ref for record in await store.owners()} - lifecycle.building
+    orphans = found - await store.host_refs() - lifecycle.building
     for host_ref in orphans:
         log.info("removing an orphan", host_ref=host_ref)
         await lifecycle.remove(host_ref)

@@ -36,6 +36,11 @@ def write(
     return tuple(Mount(source=directory / name, target=f"/etc/{name}") for name in contents)
 
 
+def rename(directory: Path, *, hostname: str, address: str | None) -> None:
+    """Write the hosts file anew, in place: it is bound into a sandbox that runs. Blocking."""
+    (directory / "hosts").write_text(hosts(hostname, address))
+
+
 def own_copy(directory: Path, source: Path, target: str) -> Mount:
     """Return the mount of a copy of *source*, in the *directory* of this start, at *target*.
 

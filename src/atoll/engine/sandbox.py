@@ -148,7 +148,9 @@ class Sandbox:
         while True:
             if self._transitions.kind is None:
                 if self.endpoint and self.is_in(State.RUNNING):
-                    return self.endpoint
+                    if await self.shared.objects.preparing.ready(self):
+                        return self.endpoint
+                    continue
                 if self.endpoint and self.is_in(State.FROZEN):
                     self._transitions.begin("thaw", freezing.thaw(self, self.endpoint))
                 else:
@@ -168,6 +170,7 @@ class Sandbox:
         while self._transitions.kind == "destroy":
             await self._transitions.settled()
         await self.entry.get_or_create(options, self.shared.new_name())
+        self.shared.faults.at("create.recorded")
         record = await self.entry.change(lambda old: rules.with_options(old, options))
         if self.endpoint:
             await self.apply(self.endpoint)

@@ -50,6 +50,22 @@ STEPS: tuple[tuple[str, ...], ...] = (
             host_ref TEXT PRIMARY KEY, layer_id TEXT NOT NULL, body BLOB NOT NULL) WITHOUT ROWID""",
     ),
     (
+        """CREATE TABLE objects (
+            uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, id TEXT NOT NULL,
+            gone INTEGER NOT NULL, started INTEGER NOT NULL, stopped INTEGER NOT NULL)
+            WITHOUT ROWID""",
+        "CREATE UNIQUE INDEX objects_live ON objects (namespace, id) WHERE gone = 0",
+        "CREATE INDEX objects_id ON objects (namespace, id)",
+        """CREATE TABLE timers (
+            uid TEXT PRIMARY KEY, kind TEXT NOT NULL, namespace TEXT NOT NULL, id TEXT NOT NULL,
+            next_try REAL NOT NULL, body BLOB NOT NULL) WITHOUT ROWID""",
+        "CREATE INDEX timers_next ON timers (next_try, uid)",
+        "CREATE INDEX timers_owner ON timers (namespace, id)",
+        "CREATE UNIQUE INDEX timers_alarm ON timers (namespace, id) WHERE kind = 'alarm'",
+        "CREATE TABLE projects (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE classes (namespace TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+    ),
+    (
         """CREATE TABLE ports (
             namespace TEXT NOT NULL, sandbox TEXT NOT NULL, port INTEGER NOT NULL,
             layer_id TEXT NOT NULL, body BLOB NOT NULL,

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.engine.admission import Admission
+from atoll.engine.faults import Faults
 from atoll.engine.lifecycle import Lifecycle
+from atoll.engine.objects.objects import Objects
+from atoll.engine.pool import WarmPool
 from atoll.engine.ports import Ports
 from atoll.engine.processes.background import Processes
 from atoll.engine.store import Store
@@ -14,6 +17,11 @@ from atoll.wire.sandbox import NamespaceConfig
 
 if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
+
+
+def fresh_name(engine_id: str) -> str:
+    """Return a name that nothing on this host has."""
+    return f"{engine_id}-{secrets.token_hex(6)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +33,18 @@ class Shared:
     store: Store
     lifecycle: Lifecycle
     admission: Admission
+    pool: WarmPool
     processes: Processes
     ports: Ports
+    objects: Objects
     namespaces: dict[str, NamespaceConfig]
     live: "dict[tuple[str, str], Sandbox]"
 
+    @property
+    def faults(self) -> Faults:
+        """Where a test has the engine die."""
+        return self.lifecycle.faults
+
     def new_name(self) -> str:
         """Return a fresh name for a layer or a start: found again by its engine's prefix."""
-        return f"{self.engine_id}-{secrets.token_hex(6)}"
+        return fresh_name(self.engine_id)

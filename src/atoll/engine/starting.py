@@ -4,13 +4,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.engine import ending, variables
+from atoll.engine import ending, variables, warm
 from atoll.engine import record as rules
 from atoll.engine.activity import Use
-from atoll.engine.lifecycle import Launch, in_force
-from atoll.engine.link import Endpoint
+from atoll.engine.launch import Launch
+from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations
-from atoll.wire.sandbox import State
+from atoll.engine.record import InForce, Record
+from atoll.engine.steps import in_force
+from atoll.engine.warm import Warm
+from atoll.errors import ContainerNotReadyError
+from atoll.wire.sandbox import SandboxOptions, State
 
 if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
@@ -25,25 +29,75 @@ async def start(box: "Sandbox") -> None:
     if (found := await box.load()) and found.live:  # a stop that failed half-way
         await ending.clean_up(box)
     shared, wanted = box.shared, box.wanted
-    size = rules.instance(wanted.instance_type or "", shared.settings.instance_types)
+    rules.instance(wanted.instance_type or "", shared.settings.instance_types)
     shared.lifecycle.parts.runtime(wanted.runtime or "")
+    found = await box.load()
     await shared.admission.enter(
-        box.namespace, box.defaults.max_instances, (wanted.queue_ms or 0) / 1000
+        box.namespace,
+        box.defaults.max_instances,
+        (wanted.queue_ms or 0) / 1000,
+        new=found is None or found.in_force is None,
     )
     before = found.state if (found := await box.load()) else State.CREATED
     try:
-        record = await box.entry.start(shared.new_name(), shared.new_name())
-        shared.live[record.key] = box
-        launch = Launch(record, wanted, size, variables.layers(box.defaults, record))
-        endpoint = await shared.lifecycle.start(launch)
-        await _started(box, launch, endpoint)
+        if ready := await _warm(box, wanted):
+            endpoint = await _assigned(box, ready)
+        else:
+            endpoint = await _made(box, wanted)
+        await _started(box, endpoint)
     except BaseException:
         await _not_started(box, before)
         raise
+    finally:
+        shared.admission.started()
 
 
-async def _started(box: "Sandbox", launch: Launch, endpoint: Endpoint) -> None:
-    force, before = in_force(box.shared.lifecycle, launch), box.entry.existing.in_force
+async def _warm(box: "Sandbox", wanted: SandboxOptions) -> Warm | None:
+    """Return a container of the pool, for a sandbox that has no files of its own yet."""
+    kind, record = wanted.instance_type, box.record
+    if (record and record.in_force) or wanted.volumes or not isinstance(kind, str):
+        return None
+    return await box.shared.pool.take(warm.Kind(wanted.image or "", kind, wanted.runtime or ""))
+
+
+async def _assigned(box: "Sandbox", ready: Warm) -> Endpoint:
+    """Make a warm container that of *box*."""
+    told = ready.ready
+    box.shared.live[box.namespace, box.id] = box
+    try:
+        record = await box.entry.assign(
+            ready.host_ref, ready.layer_id, lambda old: _in_force_of(box, told, old)
+        )
+    except BaseException:
+        await box.shared.pool.discard(ready)
+        raise
+    box.shared.faults.at("assign.recorded")
+    endpoint = box.shared.lifecycle.endpoint(record)
+    try:
+        await warm.name(box.shared.lifecycle, endpoint, record, told.env)
+    except LinkError as error:
+        raise ContainerNotReadyError(
+            f"a container kept ready for {box.id!r} had ended: {error}", retry_after=0.1
+        ) from error
+    box.shared.faults.at("assign.named")
+    return endpoint
+
+
+def _in_force_of(box: "Sandbox", told: InForce, record: Record) -> InForce:
+    env = variables.effective(told.base_env, *variables.layers(box.defaults, record))
+    return msgspec.structs.replace(told, env=env)
+
+
+async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
+    """Start a container for *box*."""
+    shared = box.shared
+    size = rules.instance(wanted.instance_type or "", shared.settings.instance_types)
+    record = await box.entry.start(shared.new_name(), shared.new_name())
+    shared.faults.at("start.recorded")
+    shared.live[record.key] = box
+    launch = Launch(record, wanted, size, variables.layers(box.defaults, record))
+    endpoint = await shared.lifecycle.start(launch)
+    force, before = in_force(shared.lifecycle, launch), record.in_force
     if before:  # what carried sessions know
         force = msgspec.structs.replace(force, env=before.env)
     now = rules.now()
@@ -54,13 +108,20 @@ async def _started(box: "Sandbox", launch: Launch, endpoint: Endpoint) -> None:
         last_activity_at=now,
         exit_code=None,
     )
+    shared.faults.at("start.running")
     if before:
         await box.carried.restore(endpoint)
+        shared.faults.at("start.sessions")
+    return endpoint
+
+
+async def _started(box: "Sandbox", endpoint: Endpoint) -> None:
     box.operations = Operations(endpoint, box.shared.settings.lifecycle.orphan_grace)
     box.endpoint = endpoint
     # From here on changes are applied at once; those made during the start were not.
     await box.apply(endpoint)
     await box.shared.processes.woken(box, endpoint)
+    box.shared.faults.at("start.processes")
     box.activity.note(Use.START)
 
 

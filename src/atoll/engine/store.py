@@ -42,11 +42,12 @@ class Store(Database):
         )
         return _record(rows[0]) if rows else None
 
-    async def create(self, record: Record) -> Record:
+    async def create(self, record: Record, *, taking: str | None = None) -> Record:
         """See `Directory.create`; raise `NoSpaceError` where the disk is full."""
 
         def insert(connection: sqlite3.Connection) -> Record:
             self.refuse_full()
+            _take(connection, taking)
             generation = record.generation + _floor(connection)
             stored = msgspec.structs.replace(record, version=1, generation=generation)
             try:
@@ -64,11 +65,12 @@ class Store(Database):
         self._publish(stored)
         return stored
 
-    async def update(self, record: Record) -> Record:
+    async def update(self, record: Record, *, taking: str | None = None) -> Record:
         """See `Directory.update`."""
         stored = msgspec.structs.replace(record, version=record.version + 1)
 
         def replace(connection: sqlite3.Connection) -> None:
+            _take(connection, taking)
             before = _state(connection, record)
             changed = connection.execute(
                 "UPDATE sandboxes SET state = ?, version = ?, host_ref = ?, layer_id = ?,"
@@ -117,6 +119,14 @@ class Store(Database):
         rows = await self.read("SELECT body, version FROM sandboxes WHERE host_ref IS NOT NULL", ())
         return [_record(row) for row in rows]
 
+    async def host_refs(self) -> set[str]:
+        """Return the name of every start: those of sandboxes, and what is warm."""
+        rows = await self.read(
+            "SELECT host_ref FROM sandboxes WHERE host_ref IS NOT NULL"
+            " UNION SELECT host_ref FROM warm", ()
+        )  # fmt: skip
+        return {row[0] for row in rows}
+
     async def expired(self, at: float) -> Sequence[tuple[str, str]]:
         """Return the keys whose `ttl` is over at unix time *at*."""
         rows = await self.read(
@@ -145,8 +155,11 @@ class Store(Database):
         return await self.write(forget)
 
     async def layers(self) -> set[str]:
-        """Return the layers that belong to a sandbox."""
-        rows = await self.read("SELECT layer_id FROM sandboxes WHERE state != 'destroyed'", ())
+        """Return the layers that belong to a sandbox, or to what is warm."""
+        rows = await self.read(
+            "SELECT layer_id FROM sandboxes WHERE state != 'destroyed'"
+            " UNION SELECT layer_id FROM warm", ()
+        )  # fmt: skip
         return {row[0] for row in rows}
 
     async def meta(self, name: str, default: str) -> str:
@@ -213,6 +226,14 @@ def _columns(record: Record) -> tuple[Any, ...]:
         expires,
         msgspec.json.encode(record),
     )
+
+
+def _take(connection: sqlite3.Connection, host_ref: str | None) -> None:
+    """Take a warm container out of the pool; raise `ConflictError` when it is not there."""
+    if host_ref is None:
+        return
+    if connection.execute("DELETE FROM warm WHERE host_ref = ?", (host_ref,)).rowcount != 1:
+        raise ConflictError(f"{host_ref} is not warm any more")
 
 
 def _state(connection: sqlite3.Connection, record: Record) -> str | None:

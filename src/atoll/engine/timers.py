@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from atoll.engine import reaper
+from atoll.engine import pressure, reaper
 from atoll.engine import record as rules
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared
@@ -25,6 +25,9 @@ NOTE_ACTIVITY = 5.0
 """Seconds between two writes of the times of last use, and of the sessions used since, for all
 sandboxes in one commit."""
 
+
+LOOK_AT_MEMORY = 2.0
+"""Seconds between two looks at the node's memory (0.1 ms each)."""
 
 BOUND_LOGS = 5.0
 """Seconds between two looks at the logs of sandboxes with running processes. Each log is bounded
@@ -53,6 +56,7 @@ class Timers:
             (NOTE_ACTIVITY, self._note),
             (TICK, self._expire),
             (TICK, self._reopen_layers),
+            (LOOK_AT_MEMORY, self._relieve),
             (BOUND_LOGS, self._shared.processes.shrink),
             (interval, self._shared.processes.tidy),
             (interval, self._reap),
@@ -90,6 +94,8 @@ class Timers:
 
     async def _sleep(self, sandbox: Sandbox, idle_for: float) -> None:
         try:
+            if await self._shared.objects.expired(sandbox):
+                return
             if await sandbox.sleep_if_idle(idle_for):
                 log.info("sandbox sleeps", sandbox=sandbox.id, idle_for=idle_for)
         except SandboxError as error:
@@ -115,6 +121,9 @@ class Timers:
         await asyncio.gather(*stops, return_exceptions=True)
         await layers.reopen()
         log.info("the layer store is open again")
+
+    async def _relieve(self) -> None:
+        await pressure.relieve(self._shared)
 
     async def _note(self) -> None:
         live = list(self._shared.live.values())

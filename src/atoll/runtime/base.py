@@ -103,5 +103,8 @@ class Runtime(Protocol):
     async def resume(self, host_ref: str) -> None:
         """Let frozen processes run."""
 
+    async def rename(self, host_ref: str, hostname: str) -> None:
+        """Change the host name inside, in the kernel and in /etc/hostname."""
+
     async def usage(self, host_ref: str) -> Usage:
         """Return what the container uses now."""

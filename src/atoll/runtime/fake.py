@@ -130,6 +130,9 @@ class FakeRuntime:
             for member in _tree(pid):
                 _kill(member, number)
 
+    async def rename(self, host_ref: str, hostname: str) -> None:
+        """See `Runtime.rename`; the host keeps its own name."""
+
     async def usage(self, host_ref: str) -> Usage:
         """See `Runtime.usage`; only the number of processes is known."""
         pid = self._pid(host_ref)

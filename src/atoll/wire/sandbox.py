@@ -140,6 +140,7 @@ class NamespaceConfig(Request, frozen=True, kw_only=True):
     sleep_after_ms: Whole | None = msgspec.field(default=None, name="sleepAfter")
     enable_internet: bool | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    warm_pool: Whole | None = None  # containers kept ready of its image and instance type
 
 
 class Version(Result, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from atoll.engine.engine import Engine
 from atoll.engine.store import Store
 from atoll.settings import (
     LifecycleSettings,
+    PoolSettings,
     RuntimeSettings,
     ServerSettings,
     Settings,
@@ -21,7 +22,10 @@ class Opener(Protocol):
     """Opens an engine on the world of the test, as often as the test likes."""
 
     def __call__(
-        self, lifecycle: LifecycleSettings | None = None, start_timeout: float = 5.0
+        self,
+        lifecycle: LifecycleSettings | None = None,
+        start_timeout: float = 5.0,
+        pool: PoolSettings | None = None,
     ) -> AbstractAsyncContextManager[Engine]: ...
 
 
@@ -35,12 +39,15 @@ def world(tmp_path: Path) -> World:
 def opener(world: World) -> Opener:
     @asynccontextmanager
     async def opened(
-        lifecycle: LifecycleSettings | None = None, start_timeout: float = 5.0
+        lifecycle: LifecycleSettings | None = None,
+        start_timeout: float = 5.0,
+        pool: PoolSettings | None = None,
     ) -> AsyncIterator[Engine]:
         settings = Settings(
             storage=StorageSettings(state_dir=world.state_dir, cache_dir=world.state_dir),
             runtime=RuntimeSettings(default="scripted", start_timeout=start_timeout),
             lifecycle=lifecycle or LifecycleSettings(),
+            pool=pool or PoolSettings(),
             server=ServerSettings(port=0),
         )
         store = await Store(world.state_dir / "atoll.db").open()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import atoll
 from atoll.engine import bare
 from atoll.engine.parts import Parts
 from atoll.runtime.base import Container, ContainerSpec, Usage
@@ -58,6 +59,8 @@ class ScriptedRuntime:
     def __init__(self) -> None:
         self.running: dict[str, ContainerSpec] = {}
         self.paused: set[str] = set()
+        self.names: dict[str, str] = {}
+        self.generations: dict[str, int] = {}
         self.starts = 0
         self.delay = 0.0
         self.scripts: dict[str, Script] = {"exec": echo}
@@ -101,8 +104,12 @@ class ScriptedRuntime:
         if script := self.scripts.get(header["op"]):
             await script(peer, header)
         elif header["op"] == "hello":
-            generation = self.running[host_ref].generation
-            await peer.send(Kind.REPLY, {"protocol": 1, "generation": generation})
+            generation = self.generations.get(host_ref, self.running[host_ref].generation)
+            hello = {"protocol": 1, "generation": generation, "version": atoll.__version__}
+            await peer.send(Kind.REPLY, hello)
+        elif header["op"] == "assign":
+            self.generations[host_ref] = header["generation"]
+            await peer.send(Kind.REPLY, {})
         elif header["op"] == "operations":
             await peer.send(Kind.REPLY, {"operations": []})
         else:
@@ -130,6 +137,9 @@ class ScriptedRuntime:
 
     async def resume(self, host_ref: str) -> None:
         self.paused.discard(host_ref)
+
+    async def rename(self, host_ref: str, hostname: str) -> None:
+        self.names[host_ref] = hostname
 
     async def usage(self, host_ref: str) -> Usage:
         return Usage(memory=0, cpu_time=0, pids=0, oom_kills=0)

@@ -5,7 +5,9 @@ import pytest
 
 from atoll.engine import lifecycle
 from atoll.engine.engine import Engine
-from atoll.engine.lifecycle import STEPS, Launch, Lifecycle, Step
+from atoll.engine.launch import Launch
+from atoll.engine.lifecycle import Lifecycle
+from atoll.engine.steps import STEPS, Step
 from atoll.errors import FilesystemError, NoSpaceError
 from atoll.wire.sandbox import State
 from integration.engine.conftest import Opener

@@ -25,7 +25,8 @@ import msgspec
 
 import atoll
 from atoll.errors import ContainerUnavailableError, SandboxError
-from atoll.host import linux, process
+from atoll.host import linux, process, uts
+from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli, unusable
 from atoll.runtime.oci.agent_bundle import AgentBundle
@@ -273,6 +274,14 @@ class OciRuntime:
     async def resume(self, host_ref: str) -> None:
         """Let frozen processes run."""
         self._cgroup(host_ref).set_frozen(False)
+
+    async def rename(self, host_ref: str, hostname: str) -> None:
+        """Change the host name inside, in the kernel and in /etc/hostname."""
+        if (record := self._record(host_ref)) and (found := await self.find(host_ref)):
+            file = Path(record.run_dir, "hostname")
+            # In place: the file is bound into the sandbox, a new one would not be.
+            await run_to_end(file.write_text, hostname + "\n")
+            await run_to_end(uts.set_hostname, found.pid, hostname)
 
     async def usage(self, host_ref: str) -> Usage:
         """Return what the container uses now."""

@@ -1,0 +1,75 @@
+"""What this node has left: memory, processes, disk. Read from the kernel, decided without it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from atoll.settings import MB, MIB, Settings
+
+START_MEMORY: Final = 64 * MIB
+"""Bytes counted for a start until it shows in what the kernel says: agent and first command."""
+
+START_PIDS: Final = 16
+"""Processes counted for a start."""
+
+
+class Free(NamedTuple):
+    """What is left on the node. Memory and disk in bytes."""
+
+    memory: int
+    pids: int
+    disk: int
+
+
+class Shortage(NamedTuple):
+    """A resource of which too little is left."""
+
+    resource: str
+    free: int
+    needed: int
+
+
+def reserve(settings: Settings) -> Free:
+    """Return what sandboxes leave to the node itself."""
+    lifecycle = settings.lifecycle
+    return Free(
+        memory=lifecycle.reserve_memory_mib * MIB,
+        pids=lifecycle.reserve_pids,
+        disk=settings.storage.reserve_mb * MB,
+    )
+
+
+def shortage(free: Free, kept: Free, starts: int, *, new: bool) -> Shortage | None:
+    """Return what is missing for *starts* starts at once; None when there is enough.
+
+    Args:
+        free: what is left now.
+        kept: what must be left then.
+        new: whether files are made; a sandbox that has some wakes on a full disk too.
+    """
+    memory, pids = kept.memory + starts * START_MEMORY, kept.pids + starts * START_PIDS
+    if free.memory < memory:
+        return Shortage("memory", free.memory, memory)
+    if free.pids < pids:
+        return Shortage("pids", free.pids, pids)
+    if new and free.disk < kept.disk:
+        return Shortage("disk", free.disk, kept.disk)
+    return None
+
+
+def measured(state_dir: Path, proc: Path = Path("/proc")) -> Free:
+    """Return what is left on this host."""
+    disk = os.statvfs(state_dir)
+    limits = (int((proc / "sys/kernel" / name).read_text()) for name in ("pid_max", "threads-max"))
+    tasks = int((proc / "loadavg").read_text().split()[3].partition("/")[2])
+    return Free(
+        memory=_kilobytes((proc / "meminfo").read_text())["MemAvailable"] * 1024,
+        pids=min(limits) - tasks,
+        disk=disk.f_bavail * disk.f_frsize,
+    )
+
+
+def _kilobytes(meminfo: str) -> Mapping[str, int]:
+    pairs = (line.split(":") for line in meminfo.splitlines())
+    return {name: int(value.split()[0]) for name, value in pairs}

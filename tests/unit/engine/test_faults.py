@@ -1,0 +1,33 @@
+import os
+import signal
+
+import pytest
+
+from atoll.engine import faults, steps
+from atoll.engine.faults import POINTS, Faults
+from atoll.settings import FaultSettings
+
+
+def test_the_points_name_every_step_of_a_start_and_every_undo() -> None:
+    assert [step.name for step in steps.STEPS] == list(faults.STEPS)
+    undone = {f"remove.{step.name}" for step in steps.STEPS if step.remove}
+    assert undone == {point for point in POINTS if point.startswith("remove.")}
+    assert len(set(POINTS)) == len(POINTS)
+
+
+def test_nothing_happens_unless_a_point_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "kill", pytest.fail)
+    for point in POINTS:
+        Faults(FaultSettings()).at(point)
+        Faults(FaultSettings(point="elsewhere")).at(point)
+
+
+def test_the_engine_dies_at_the_passage_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    kills: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: kills.append((pid, number)))
+    found = Faults(FaultSettings(point="exec.asked", passage=2))
+    found.at("exec.asked")
+    found.at("exec.ended")
+    assert kills == []
+    found.at("exec.asked")
+    assert kills == [(os.getpid(), signal.SIGKILL)]
