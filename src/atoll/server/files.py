@@ -1,8 +1,8 @@
 """Bodies of files and archives: raw bytes both ways, never collected, with Range and ETag."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,8 +10,8 @@ from starlette.requests import Request
 
 from atoll.engine import filewatch
 from atoll.engine.engine import Engine
-from atoll.engine.link import Link, LinkError
-from atoll.errors import RangeNotSatisfiableError
+from atoll.engine.link import Link, LinkError, SilenceError
+from atoll.errors import RangeNotSatisfiableError, TimeoutError
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
 from atoll.wire import files, frames, ops
@@ -19,6 +19,10 @@ from atoll.wire.base import Request as WireRequest
 from atoll.wire.frames import Kind
 
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+SILENCE = 120.0
+"""Seconds a file operation may be in one system call. A slow disk syncs hundreds of MB in that time;
+a mount whose server is gone never answers. The agent sends a heartbeat after each 15."""
+
 _DIGITS = 18
 """Of an offset that a file can have. `int` of thousands of them is an error."""
 
@@ -77,9 +81,8 @@ def header_of(op: ops.Op[Any, Any], request: WireRequest) -> dict[str, Any]:
 
 async def unary(engine: Engine, op: ops.Op[Any, Any], request: Request, wanted: WireRequest) -> Any:
     """Run a file operation with a JSON answer, which is checked before it is passed on."""
-    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
-    async with sandbox.use() as endpoint:
-        reply = await endpoint.call(header_of(op, wanted), timeout=None)
+    async with _opened(engine, request, header_of(op, wanted)) as link:
+        reply = await link.reply(timeout=None, silence=SILENCE)
     return msgspec.json.decode(reply, type=op.result)
 
 
@@ -99,12 +102,14 @@ async def _read(engine: Engine, request: Request, wanted: ops.ReadFile, stream: 
         part = within(part, meta.size)
         wanted = msgspec.structs.replace(wanted, offset=part.offset, length=part.length)
     async with _opened(engine, request, header_of(ops.READ_FILE, wanted)) as link:
-        meta = msgspec.json.decode(await link.reply(timeout=None), type=files.FileMeta)
+        meta = msgspec.json.decode(
+            await link.reply(timeout=None, silence=SILENCE), type=files.FileMeta
+        )
         if request.headers.get("if-none-match") == _quoted(meta.etag):
             await stream.start(304, meta.mime_type, {"etag": _quoted(meta.etag)})
         else:
             await stream.start(206 if part else 200, meta.mime_type, _headers(meta, wanted, part))
-            async for chunk in link.body():
+            async for chunk in link.body(SILENCE):
                 await stream.write(chunk)
     await stream.end()
 
@@ -112,7 +117,9 @@ async def _read(engine: Engine, request: Request, wanted: ops.ReadFile, stream: 
 async def _meta(engine: Engine, request: Request, wanted: ops.ReadFile) -> files.FileMeta:
     nothing = msgspec.structs.replace(wanted, offset=0, length=0)
     async with _opened(engine, request, header_of(ops.READ_FILE, nothing)) as link:
-        return msgspec.json.decode(await link.reply(timeout=None), type=files.FileMeta)
+        return msgspec.json.decode(
+            await link.reply(timeout=None, silence=SILENCE), type=files.FileMeta
+        )
 
 
 def _headers(meta: files.FileMeta, wanted: ops.ReadFile, part: Part | None) -> dict[str, str]:
@@ -158,10 +165,12 @@ async def _download(
     engine: Engine, request: Request, wanted: files.DownloadRequest, stream: Stream
 ) -> None:
     async with _opened(engine, request, header_of(ops.DOWNLOAD, wanted)) as link:
-        told = msgspec.json.decode(await link.reply(timeout=None), type=files.Archive)
+        told = msgspec.json.decode(
+            await link.reply(timeout=None, silence=SILENCE), type=files.Archive
+        )
         headers = {ops.RESULT_HEADER: answer.ascii_json(told), **_INERT}
         await stream.start(200, "application/x-tar", headers)
-        async for chunk in link.body():
+        async for chunk in link.body(SILENCE):
             await stream.write(chunk)
     await stream.end()
 
@@ -170,16 +179,36 @@ async def store(engine: Engine, op: ops.Op[Any, Any], request: Request) -> Any:
     """Pass an uploaded body on to the agent: a file to write, or an archive to unpack."""
     wanted = answer.decode_query(request, op.request)
     async with _opened(engine, request, header_of(op, wanted)) as link:
-        with suppress(LinkError):  # the answer says why
+        with _hung_up():
             async for chunk in answer.uploaded(request):
-                await link.send_piece(chunk)
+                await link.send_piece(chunk, SILENCE)
             await link.send(Kind.END, b"{}")
-        reply = await link.reply(timeout=None)
+        reply = await link.reply(timeout=None, silence=SILENCE)
     return msgspec.json.decode(reply, type=op.result)
+
+
+@contextmanager
+def _hung_up() -> Iterator[None]:
+    """Go on where the agent takes no more: its answer says why."""
+    try:
+        yield
+    except SilenceError:
+        raise
+    except LinkError:
+        pass
 
 
 @asynccontextmanager
 async def _opened(engine: Engine, request: Request, header: dict[str, Any]) -> AsyncIterator[Link]:
     sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
     async with sandbox.use() as endpoint, await endpoint.open(header) as link:
-        yield link
+        try:
+            yield link
+        except SilenceError as error:
+            path = header.get("path") or header.get("source")
+            raise TimeoutError(
+                f"{header['op'].removeprefix('fs.')} made no progress for {SILENCE:g} s: {path}",
+                context={"path": path, "timeout": SILENCE, "detail": str(error)},
+                suggestion="its disk or mount does not answer; whether it changes anything yet is "
+                "not known",
+            ) from error

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from atoll.engine.link import MAX_ERROR, Link, LinkError
+from atoll.engine.link import MAX_ERROR, Link, LinkError, SilenceError
 from atoll.errors import FileNotFoundError, SandboxError
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
@@ -117,6 +117,26 @@ async def test_silence_is_noticed() -> None:
             await collect(link, silence=0.02)
         with pytest.raises(LinkError, match="no answer"):
             await link.reply(timeout=0.02)
+
+
+async def test_a_reply_may_take_any_time_while_the_agent_shows_life() -> None:
+    async def agent(peer: Peer) -> None:
+        for _ in range(8):
+            await peer.send(Kind.HEARTBEAT)
+            await asyncio.sleep(0.05)
+        await peer.send(Kind.REPLY, {})
+        await asyncio.sleep(60)
+
+    async with linked(agent) as link:
+        assert await link.reply(timeout=None, silence=0.3) == b"{}"
+        with pytest.raises(SilenceError):
+            await link.reply(timeout=None, silence=0.05)
+
+
+async def test_an_agent_that_takes_nothing_is_noticed() -> None:
+    async with linked(raw(b"")) as link:
+        with pytest.raises(SilenceError):
+            await link.send_piece(b"x" * 60_000_000, 0.5)
 
 
 async def test_heartbeats_do_not_stretch_the_time_of_a_unary_call() -> None:

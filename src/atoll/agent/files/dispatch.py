@@ -74,6 +74,7 @@ def serve(connection: socket.socket, header: Mapping[str, Any], procs: Sequence[
     stream = Stream(connection, has_body=has_body, procs=procs)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # see `streams.STUCK`: no handler could run
     try:
         _run(stream, header)
     except Interrupted as reason:

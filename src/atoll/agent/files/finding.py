@@ -37,6 +37,7 @@ LARGE_TREE: Final = 2_000
 
 _SMALL: Final = 1 << 16
 _CALLER_CHECK: Final = 0.25
+"""Seconds of computing between looks at the caller."""
 
 
 class Hit(NamedTuple):
@@ -218,10 +219,10 @@ def _regex_hits(
 @contextmanager
 def _looking_after(stream: Stream) -> Iterator[None]:
     """Interrupt the block when the caller goes; Python's matcher runs signal handlers."""
-    before = signal.signal(signal.SIGALRM, lambda *_: stream.check_now())
-    signal.setitimer(signal.ITIMER_REAL, _CALLER_CHECK, _CALLER_CHECK)
+    before = signal.signal(signal.SIGVTALRM, lambda *_: stream.check_now())
+    signal.setitimer(signal.ITIMER_VIRTUAL, _CALLER_CHECK, _CALLER_CHECK)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -90,7 +90,7 @@ def _guard(worker: int, sock: socket.socket, header: Mapping[str, Any]) -> None:
     """Wait for the worker; answer in its place when it is killed."""
     signal.signal(signal.SIGTERM, lambda *_: _pass_on(worker))
     _, status = os.waitpid(worker, 0)
-    if os.WIFSIGNALED(status):
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGALRM:  # that is `streams.STUCK`
         _remove_leftovers(worker, header)
         with suppress(OSError):
             sock.sendall(frames.encode_json(Kind.ERROR, _no_memory(header).to_wire()))

@@ -12,14 +12,17 @@ kernel's.
 import errno
 import os
 import select
+import signal
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from atoll import errors
 from atoll.wire import frames
+from atoll.wire.agent import HEARTBEAT_INTERVAL
 
 CHUNK: Final = 1 << 20
 """Bytes of one DATA frame and of the receive buffer. Measured on a socket pair: frames of 1 MiB
@@ -28,7 +31,13 @@ move 12 GB/s with sendfile, of 64 KiB half of that; read and send 7 GB/s."""
 LINGER: Final = 5.0
 """Seconds to wait for the next bytes of a body that is dropped after an error."""
 
+STUCK: Final = 300
+"""Seconds in one system call after which the process is ended. No disk takes that long; a mount
+whose server does not answer takes for ever, and nobody waits for it any more."""
+
 _CHECK_EVERY: Final = 256
+_BEAT_EVERY: Final = 16
+"""Checks between looks at the clock: on a slow mount each may stand for seconds."""
 
 _HEADER: Final = struct.Struct(">BI")
 _GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ENOTCONN})
@@ -64,26 +73,23 @@ class Stream:
         self._start = self._end = self._left = 0
         self._in_body = has_body
         self._checks = 0
+        self._beat = time.monotonic()
+        signal.alarm(STUCK)
 
     def send(self, kind: int, payload: bytes | memoryview = b"") -> None:
         """Send one frame."""
         head = _HEADER.pack(kind, len(payload))
-        try:
+        with self._peers_turn():
             sent = self._socket.sendmsg([head, payload]) - len(head)
             if sent < 0:
                 self._socket.sendall(head[sent:])
                 sent = 0
             if sent < len(payload):
                 self._socket.sendall(memoryview(payload)[sent:])
-        except OSError as error:
-            raise Interrupted(str(error)) from error
 
     def send_json(self, kind: int, body: Mapping[str, Any]) -> None:
         """Send one frame with a JSON object."""
-        try:
-            self._socket.sendall(frames.encode_json(kind, body))
-        except OSError as error:
-            raise Interrupted(str(error)) from error
+        self._raw(frames.encode_json(kind, body))
 
     def send_file(self, file: int, offset: int, count: int, *, fill: bool = False) -> int:
         """Send *count* bytes of *file* as DATA frames.
@@ -119,6 +125,7 @@ class Stream:
         return done
 
     def _splice(self, file: int, offset: int, size: int) -> int:
+        signal.alarm(0)  # which of the two it waits for cannot be told
         try:
             return os.sendfile(self._socket.fileno(), file, offset, size)
         except OSError as error:
@@ -126,15 +133,28 @@ class Stream:
                 raise Interrupted(str(error)) from error
             if error.errno not in _NO_SENDFILE:
                 raise
+        finally:
+            self._beat = time.monotonic()
+            signal.alarm(STUCK)
         data = os.pread(file, size, offset)
         self._raw(data)
         return len(data)
 
     def _raw(self, data: bytes, flags: int = 0) -> None:
-        try:
+        with self._peers_turn():
             self._socket.sendall(data, flags)
+
+    @contextmanager
+    def _peers_turn(self) -> Iterator[None]:
+        """Wait for the caller, who may take any time."""
+        signal.alarm(0)
+        try:
+            yield
         except OSError as error:
             raise Interrupted(str(error)) from error
+        finally:
+            self._beat = time.monotonic()
+            signal.alarm(STUCK)
 
     def body(self) -> Iterator[memoryview]:
         """Yield the bytes of the DATA frames up to END; a view is valid until the next one.
@@ -178,10 +198,8 @@ class Stream:
             self._view = memoryview(self._buffer)
         self._view[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
-        try:
+        with self._peers_turn():
             size = self._socket.recv_into(self._view[self._end :])
-        except OSError as error:
-            raise Interrupted(str(error)) from error
         if not size:
             raise Interrupted("the connection ended inside the body")
         self._end += size
@@ -189,17 +207,30 @@ class Stream:
     def check(self) -> None:
         """Look now and then whether the caller still wants the answer; costs next to nothing.
 
+        It is also the sign of life that a long operation gives, to be called between frames only.
+
         Raises:
             Interrupted: it does not.
         """
         self._checks += 1
         if self._checks % _CHECK_EVERY == 0:
             self.check_now()
+        elif self._checks % _BEAT_EVERY == 0:
+            self._show_life()
 
     def check_now(self) -> None:
         """Do what `check` does, on this very call."""
         if not self._in_body and self.wanted_by(0.0) is False:
             raise Interrupted("the caller is gone or cancelled")
+        self._show_life()
+
+    def _show_life(self) -> None:
+        """Move the end of patience on; tell the caller every `HEARTBEAT_INTERVAL`."""
+        silent = time.monotonic() - self._beat
+        if silent >= 1:
+            signal.alarm(STUCK)
+        if silent >= HEARTBEAT_INTERVAL and not self._in_body:
+            self.send(frames.Kind.HEARTBEAT)
 
     def wanted_by(self, timeout: float, *others: int) -> bool | None:
         """Wait up to *timeout* seconds for the caller or one of the descriptors *others*.
@@ -211,7 +242,11 @@ class Stream:
         poll = select.poll()
         for fd in (self._socket.fileno(), *others):
             poll.register(fd, select.POLLIN)
+        if timeout:
+            signal.alarm(0)
         ready = {fd for fd, _ in poll.poll(timeout * 1000)}
+        if timeout:
+            signal.alarm(STUCK)
         if self._socket.fileno() in ready and not self._still_wanted():
             return False
         return True if ready & set(others) else None
@@ -235,6 +270,7 @@ class Stream:
         What was sent and not read is read and dropped, a body up to its end: closing with unread
         bytes would reset the connection, and a reset may overtake the answer.
         """
+        signal.alarm(0)
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
             self._socket.settimeout(LINGER if self._in_body else 0)
