@@ -18,8 +18,10 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from atoll import errors
+from atoll.sdk import _calls
 from atoll.wire.base import Request, Result
 from atoll.wire.frames import CONTENT_TYPE as FRAMES
+from atoll.wire.objects import CALLS_HEADER
 from atoll.wire.ops import API_VERSION, RESULT_HEADER, Kind, Op
 from atoll.wire.sandbox import SandboxInfo, State, Version
 
@@ -166,6 +168,8 @@ def build_call(
     check_request(request)
     path = op.path.format_map({name: quote(value, safe="") for name, value in params.items()})
     headers = {"accept": FRAMES if op.kind is Kind.STREAM else "application/json"}
+    if calls := _calls.waiting.get():
+        headers[CALLS_HEADER] = ",".join(calls)
     if op.mutates:
         headers["idempotency-key"] = key or new_operation_id()
     if op.method in {"GET", "DELETE"} or (op.kind is not Kind.UNARY and op.kind is not Kind.STREAM):

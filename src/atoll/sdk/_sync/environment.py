@@ -12,11 +12,15 @@ from atoll.sdk._sync.transport import Transport
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
+from atoll.wire.objects import Project, ProjectConfig
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
 
 
 class Namespace:
     """A set of sandboxes: the sandboxes of one class of a project, `Sandbox` by default."""
+
+    sandbox_type: type[Sandbox] = Sandbox
+    """What `get_sandbox` returns; a Worker's own namespaces have the methods of their class."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self.transport = transport
@@ -70,6 +74,14 @@ class Environment:
         """Return an address for `connect`; a private engine is started for it."""
         self.transport.open()
         return self.transport.endpoint.shown
+
+    def configure_project(self, name: str, config: ProjectConfig) -> Project:
+        """Tell the engine which classes a Worker project has; migrations are applied once.
+
+        Raises:
+            InvalidConfigError: a migration cannot be applied.
+        """
+        return self.transport.call(ops.CONFIGURE_PROJECT, {"project": name}, config)
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace with this name."""
@@ -191,7 +203,8 @@ def get_sandbox(
     ids.check_sandbox_id(id)
     sandbox_id = id.lower() if normalize_id else id
     ready = _arguments.timeouts(container_timeouts, _io.environment()).instance_get
-    return Sandbox(Address(namespace.transport, namespace.name, sandbox_id, options, ready))
+    address = Address(namespace.transport, namespace.name, sandbox_id, options, ready)
+    return namespace.sandbox_type(address)
 
 
 def proxy_to_sandbox(request: Any, env: Any) -> Any | None:  # noqa: ARG001

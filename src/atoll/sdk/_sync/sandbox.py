@@ -1,12 +1,16 @@
 """A sandbox: commands, files, sessions, and its life."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from atoll.sdk import _arguments, _shared
 from atoll.sdk._sync.commands import Commands
 from atoll.sdk._sync.git import Git
+from atoll.sdk._sync.hooks import Hooks
+from atoll.sdk._sync.objects import Objects
 from atoll.sdk._sync.processes import Processes
 from atoll.sdk._sync.session import Session
+from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transfer import Transfers
 from atoll.sdk._results import State
 from atoll.wire import ids, ops
@@ -15,11 +19,25 @@ from atoll.wire.process import CreateSessionRequest, SessionInfo
 from atoll.wire.sandbox import SandboxInfo
 
 
-class Sandbox(Commands, Processes, Transfers, Git):
+class Sandbox(Commands, Processes, Transfers, Git, Objects, Hooks):
     """One sandbox. The same id in the same namespace is always the same one.
 
-    Made by `get_sandbox`, without any I/O: the first operation creates or wakes it.
+    Made by `get_sandbox`, without any I/O: the first operation creates or wakes it. A Worker
+    derives its sandbox classes from it; the host makes their objects, one for each id in use.
+
+    Args:
+        ctx: where it is; of an object in a Worker, its context.
+        env: of an object in a Worker, the Worker's.
     """
+
+    def __init__(self, ctx: Any, env: Any = None) -> None:
+        super().__init__(ctx if isinstance(ctx, Address) else ctx.address)
+        self.ctx = ctx
+        self.env = env
+
+    def on_activity_expired(self) -> None:
+        """Called when it was idle for `sleep_after`. One that does not stop it renews the time."""
+        self.stop()
 
     @property
     def id(self) -> str:
