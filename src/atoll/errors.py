@@ -302,6 +302,14 @@ class OperationNotFoundError(SandboxError, LookupError, code="OPERATION_NOT_FOUN
     """No operation with this id, or its output is no longer kept."""
 
 
+class KeyNotFoundError(SandboxError, code="KEY_NOT_FOUND", status=404):
+    """There is no API key with this id."""
+
+
+class MethodNotFoundError(SandboxError, AttributeError, code="METHOD_NOT_FOUND", status=404):
+    """The sandbox class has no such method, or no Worker serves the namespace."""
+
+
 class RouteNotFoundError(SandboxError, LookupError, code="ROUTE_NOT_FOUND", status=404):
     """The HTTP API has no such route."""
 
@@ -362,6 +370,10 @@ class VolumeInUseError(SandboxError, code="VOLUME_IN_USE", status=409):
 
 class SnapshotInUseError(SandboxError, code="SNAPSHOT_IN_USE", status=409):
     """Something depends on the snapshot."""
+
+
+class DeadlockError(SandboxError, RuntimeError, code="DEADLOCK", status=409):
+    """The call would wait for itself: the object is closed by a call that waits for this one."""
 
 
 class SessionDestroyedError(SandboxError, code="SESSION_DESTROYED", status=410):
@@ -492,6 +504,10 @@ class HookFailedError(SandboxError, code="HOOK_FAILED", status=500):
     """A hook of the sandbox class raised."""
 
 
+class MethodFailedError(SandboxError, code="METHOD_FAILED", status=500):
+    """A method of the sandbox class raised; `context` has the exception's type."""
+
+
 class SnapshotFailedError(SandboxError, code="SNAPSHOT_FAILED", status=500):
     """The snapshot could not be taken; nothing was kept of it."""
 
@@ -542,6 +558,10 @@ class ContainerUnavailableError(
     SandboxError, code="CONTAINER_UNAVAILABLE", status=503, retryable=True
 ):
     """The sandbox cannot start now; `context.reason` is capacity, image, network or runtime."""
+
+
+class WorkerUnavailableError(SandboxError, code="WORKER_UNAVAILABLE", status=503, retryable=True):
+    """The Worker that has the sandbox class is not running now; the call was not made."""
 
 
 class InterpreterNotReadyError(

@@ -14,6 +14,7 @@ from atoll.engine import building, components, node, reaper
 from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.audit import AuditLog
+from atoll.engine.forks import Forks
 from atoll.engine.keys import Keys
 from atoll.engine.lifecycle import Lifecycle
 from atoll.engine.objects.deliveries import Attachment
@@ -28,6 +29,7 @@ from atoll.engine.record import Record
 from atoll.engine.room import Room
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared, fresh_name
+from atoll.engine.snapshots import Snapshots
 from atoll.engine.store import Store
 from atoll.engine.timers import Timers
 from atoll.engine.warm import WarmTable
@@ -92,8 +94,10 @@ class Engine:
             ports=self.ports,
             live=live,
         )
+        self.snapshots = Snapshots(self._shared)
+        self.forks = Forks(self._shared, self.snapshots, self.sandbox)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
-        self._timers = Timers(self._shared, self.sandbox)
+        self._timers = Timers(self._shared, self.sandbox, self.snapshots)
 
     @property
     def images(self) -> Images:
@@ -123,6 +127,7 @@ class Engine:
         await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
         await self.pool.recover()
         await self.processes.sweep(await self.store.layers())
+        await self.snapshots.tidy()
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
         await self.ports.load()

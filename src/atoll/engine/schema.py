@@ -71,6 +71,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
             layer_id TEXT NOT NULL, body BLOB NOT NULL,
             PRIMARY KEY (namespace, sandbox, port)) WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE snapshots (
+            number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+            namespace TEXT NOT NULL, sandbox TEXT NOT NULL, expires_at REAL,
+            body BLOB NOT NULL)""",
+        "CREATE INDEX snapshots_namespace ON snapshots (namespace, number)",
+    ),
 )
 
 

@@ -91,33 +91,53 @@ async def read_json(request: Request, limit: int) -> bytes:
 
     Raises:
         FileTooLargeError: it has more than *limit* bytes.
+        RateLimitedError: it and those of all other callers are too much together.
         TimeoutError: it did not come in `JSON_TIME`.
     """
     try:
         async with asyncio.timeout(JSON_TIME):
             return await _collected(request, limit)
     except builtins.TimeoutError as error:
-        raise TimeoutError(
-            f"the request did not come within {JSON_TIME:g} s", context={"seconds": JSON_TIME}
-        ) from error
+        raise _too_slow(JSON_TIME) from error
 
 
 async def _collected(request: Request, limit: int) -> bytes:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise FileTooLargeError(
-                f"the request has more than {limit} bytes", context={"limit": limit}
-            )
-    return bytes(body)
+    with request.scope["call"].budget.share() as share:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise FileTooLargeError(
+                    f"the request has more than {limit} bytes", context={"limit": limit}
+                )
+            share.take(len(chunk))
+        return bytes(body)
 
 
 async def uploaded(request: Request) -> AsyncIterator[bytes]:
-    """Yield the body of an upload; a caller that goes away in the middle ends the request."""
-    async for chunk in request.stream():
+    """Yield the body of an upload; a caller that goes away in the middle ends the request.
+
+    Raises:
+        TimeoutError: nothing came for `server.idle_timeout`.
+    """
+    idle: float = request.scope["call"].idle
+    chunks = aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(idle):
+                chunk = await anext(chunks, None)
+        except builtins.TimeoutError as error:
+            raise _too_slow(idle) from error
+        if chunk is None:
+            return
         if chunk:
             yield chunk
+
+
+def _too_slow(seconds: float) -> TimeoutError:
+    return TimeoutError(
+        f"the request did not come within {seconds:g} s", context={"seconds": seconds}
+    )
 
 
 def decode(body: bytes, kind: type[Any]) -> Any:

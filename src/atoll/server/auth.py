@@ -5,83 +5,107 @@ without keys only this machine's own programs may call: a web page (foreign `Ori
 `Sec-Fetch-Site`) and a rebound name (`Host`) must not reach the engine through a browser.
 """
 
-import hashlib
 import hmac
 import re
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers
 
+from atoll.engine.keys import NOBODY, Keys, hashed
 from atoll.errors import ForbiddenError, SandboxNotFoundError, UnauthorizedError
-from atoll.wire.ops import Scope
+from atoll.wire.keys import Scope
+from atoll.wire.ops import Op
 
 _LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 """What `Host` may say. A parser of URLs would see a name of ours in more than browsers do."""
 
 _SAME_SITE = frozenset({"same-origin", "none"})
+_PASSED_ON = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+"""A proxy on this machine says by these that the caller is elsewhere."""
+
 _ORDER = (Scope.READ, Scope.RUN, Scope.ADMIN)
 
 
+OWNER = "owner"
+"""Who calls without a key: by the unix socket, or a program of this machine."""
+
+SETTINGS = "settings"
+"""Who calls with the key of the settings."""
+
+
+class Listener(StrEnum):
+    """Where a request came in."""
+
+    UNIX = "unix"
+    LOOPBACK = "loopback"
+    NETWORK = "network"  # any other address: never without a key, whatever is revoked
+
+
 class Caller(NamedTuple):
-    """What a request may do: `scope` and below, in `namespace` (None: all of them)."""
+    """Who calls, and what it may do: `scope` and below, in `namespace` (None: all of them).
+
+    `id` is that of the key, `OWNER` or `SETTINGS`. Limits of None are those of the settings.
+    """
 
     scope: Scope
     namespace: str | None = None
-
-
-_OWNER = Caller(Scope.ADMIN)
-
-
-def hashed(key: str) -> str:
-    """Return the form in which keys are stored: they are random, so a plain hash is enough."""
-    return hashlib.sha256(key.encode()).hexdigest()
+    id: str = OWNER
+    rate: float | None = None
+    concurrency: int | None = None
 
 
 class Auth:
-    """Decides about one request at a time. Pure.
+    """Decides about one request at a time.
 
     Args:
-        keys: hash → what its holder may do.
+        keys: those of the store.
+        configured: the key of the settings.
     """
 
-    def __init__(self, keys: Mapping[str, Caller]) -> None:
-        self._keys = dict(keys)
+    def __init__(self, keys: Keys, configured: str | None) -> None:
+        self._keys = keys
+        self._configured = hashed(configured) if configured else None
 
     @property
     def has_keys(self) -> bool:
-        """Whether callers need a key."""
-        return bool(self._keys)
+        """Whether callers on TCP need a key."""
+        return bool(self._keys) or self._configured is not None
 
-    def caller(self, headers: Headers, *, unix: bool) -> Caller:
+    def caller(self, headers: Headers, listener: Listener, *, token: str | None = None) -> Caller:
         """Return who calls.
+
+        Args:
+            token: a key given otherwise than by the header, where that is allowed.
 
         Raises:
             UnauthorizedError: no key, or one that is not known.
             ForbiddenError: without keys, a request that does not come from this machine's user.
         """
-        given = headers.get("authorization")
-        if given is not None and self._keys:
+        given = headers.get("authorization", f"Bearer {token}" if token else None)
+        if given is not None and (self.has_keys or listener is Listener.NETWORK):
             return self._holder(given)
-        if unix:
-            return _OWNER
-        if self._keys:
+        if listener is Listener.UNIX:
+            return Caller(Scope.ADMIN)
+        if self.has_keys or listener is Listener.NETWORK:
             raise UnauthorizedError(
                 "this engine wants a key", suggestion="send Authorization: Bearer <key>"
             )
         _check_local(headers)
-        return _OWNER
+        return Caller(Scope.ADMIN)
 
     def _holder(self, given: str) -> Caller:
-        scheme, _, key = given.partition(" ")
-        digest, found = hashed(key.strip()), None
-        # All are compared, each in constant time: the answer's time tells nothing about the keys.
-        for known, holder in self._keys.items():
-            if hmac.compare_digest(known, digest):
-                found = holder
-        if scheme.lower() != "bearer" or found is None:
-            raise UnauthorizedError("the key is not known to this engine")
-        return found
+        scheme, _, text = given.partition(" ")
+        text = text.strip()
+        found = self._keys.holder(text)
+        settings = hmac.compare_digest(self._configured or NOBODY, hashed(text))
+        if scheme.lower() == "bearer" and settings:
+            return Caller(Scope.ADMIN, id=SETTINGS)
+        if scheme.lower() == "bearer" and found is not None:
+            return Caller(found.scope, found.namespace, found.id, found.rate, found.concurrency)
+        raise UnauthorizedError(
+            "the key is not known to this engine", suggestion="it may be revoked or expired"
+        )
 
 
 def _check_local(headers: Headers) -> None:
@@ -90,7 +114,8 @@ def _check_local(headers: Headers) -> None:
     # Other ports of this machine are other origins: anybody's page may come from there.
     foreign = origins and (host is None or origins != [f"http://{host}".lower()])
     sites = set(headers.getlist("sec-fetch-site"))
-    if host is None or foreign or not sites <= _SAME_SITE:
+    passed_on = any(name in headers for name in _PASSED_ON)
+    if host is None or foreign or passed_on or not sites <= _SAME_SITE:
         raise ForbiddenError(
             "without keys this engine answers only programs of its own machine",
             context={"host": ", ".join(hosts), "origin": ", ".join(origins) or None},
@@ -98,28 +123,20 @@ def _check_local(headers: Headers) -> None:
         )
 
 
-def check(caller: Caller, scope: Scope, namespace: str | None) -> None:
+def check(caller: Caller, op: Op[Any, Any], namespace: str | None) -> None:
     """Refuse what *caller* may not do.
 
     Raises:
         SandboxNotFoundError: another namespace than the key's: it is not even told that it exists.
         ForbiddenError: the key's scope is too small.
     """
-    if caller.namespace is not None and namespace != caller.namespace:
+    if caller.namespace is not None and namespace != caller.namespace and not op.shared:
         if namespace is None:
-            raise ForbiddenError("the key is for one namespace", context={"scope": scope})
+            raise ForbiddenError(
+                "the key is for one namespace", context={"namespace": caller.namespace}
+            )
         raise SandboxNotFoundError("no such sandbox")
-    if _ORDER.index(caller.scope) < _ORDER.index(scope):
+    if _ORDER.index(caller.scope) < _ORDER.index(op.scope):
         raise ForbiddenError(
-            f"the key allows {caller.scope}, this needs {scope}", context={"scope": scope}
+            f"the key allows {caller.scope}, this needs {op.scope}", context={"scope": op.scope}
         )
-
-
-def keys_of(
-    configured: str | None, stored: Sequence[tuple[str, str, str | None, str]]
-) -> dict[str, Caller]:
-    """Return the keys of the settings and of the store."""
-    keys = {digest: Caller(Scope(scope), namespace) for digest, _, namespace, scope in stored}
-    if configured:
-        keys[hashed(configured)] = _OWNER
-    return keys

@@ -15,7 +15,18 @@ from atoll.engine import calls
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
-from atoll.server import builds, exec, files, git, processes
+from atoll.server import (
+    access,
+    builds,
+    exec,
+    files,
+    git,
+    lifecycle,
+    objects,
+    processes,
+    queries,
+    snapshots,
+)
 from atoll.server import ports as exposed
 from atoll.wire import files as wire_files
 from atoll.wire import ids, ops, process, sandbox
@@ -51,15 +62,10 @@ async def _list(engine: Engine, request: Request, wanted: ops.ListSandboxes) -> 
     return await engine.list(
         request.path_params["namespace"],
         state=state,
-        labels=_labels(wanted.labels or ""),
+        labels=queries.labels(wanted.labels),
         cursor=wanted.cursor,
         limit=max(1, wanted.limit),
     )
-
-
-def _labels(text: str) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in text.split(",") if pair]
-    return {name: value for name, _, value in pairs}
 
 
 async def _ensure(
@@ -196,6 +202,10 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.DESTROY: _destroy,
     ops.START: _start,
     ops.STOP: _stop,
+    ops.SLEEP: lifecycle.sleep,
+    ops.RENEW: lifecycle.renew,
+    ops.METRICS: lifecycle.metrics,
+    ops.EVENTS: lifecycle.events,
     ops.EXEC: _exec,
     ops.ATTACH: _attach,
     ops.CANCEL: _cancel,
@@ -240,6 +250,16 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.PROCESS_LOGS: processes.logs,
     ops.STREAM_PROCESS_LOGS: processes.stream,
     ops.WAIT_FOR_PORT: processes.wait_for_port,
+    ops.CALL: objects.call,
+    ops.ADD_SCHEDULE: objects.schedule,
+    ops.LIST_SCHEDULES: objects.schedules,
+    ops.CANCEL_SCHEDULE: objects.cancel_schedule,
+    ops.SET_ALARM: objects.set_alarm,
+    ops.GET_ALARM: objects.get_alarm,
+    ops.DELETE_ALARM: objects.delete_alarm,
+    ops.CONFIGURE_PROJECT: objects.configure,
+    ops.ATTACH_WORKER: objects.attach,
+    ops.ANSWER_CALL: objects.answer,
     ops.EXPOSE_PORT: exposed.expose,
     ops.LIST_PORTS: exposed.listing,
     ops.WAIT_FOR_PORTS: exposed.wait,
@@ -249,9 +269,23 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.PREVIEW_LOG: exposed.log,
     ops.CONNECT_PORT: exposed.connect,
     ops.CONNECT_PREVIEWS: exposed.previews,
+    ops.TAKE_SNAPSHOT: snapshots.take,
+    ops.FORK: snapshots.fork,
+    ops.RESTORE: snapshots.restore,
+    ops.DIFF: snapshots.diff,
+    ops.LIST_SNAPSHOTS: snapshots.listing,
+    ops.GET_SNAPSHOT: snapshots.get,
+    ops.DELETE_SNAPSHOT: snapshots.delete,
     ops.BUILD_IMAGE: _build_image,
     ops.BUILD_BASE: _build_base,
     ops.LIST_IMAGES: _list_images,
+    ops.POOL_STATS: lifecycle.pool_stats,
+    ops.PRIME_POOL: lifecycle.prime_pool,
+    ops.SHUTDOWN_POOL: lifecycle.shutdown_pool,
+    ops.CREATE_KEY: access.create_key,
+    ops.LIST_KEYS: access.list_keys,
+    ops.REVOKE_KEY: access.revoke_key,
+    ops.LIST_AUDIT: access.audit,
 }
 
 BODILESS = frozenset({ops.EXEC, ops.ATTACH, ops.STDIN, ops.READ_FILE, ops.WRITE_FILE, ops.DOWNLOAD,

@@ -49,6 +49,7 @@ def configure(level: str, form: str) -> None:
     tracebacks = [] if form == "pretty" else [structlog.processors.format_exc_info]
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             *tracebacks,

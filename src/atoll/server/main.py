@@ -1,8 +1,8 @@
 """From settings to a serving engine and back: lock, engine, sockets, ready line, graceful stop.
 
 An engine that stops leaves its sandboxes running: the next one finds them. Only a private engine
-(`local()`) puts those it started or used to sleep when its last lease ends. Streams are cut at a
-stop, on purpose: their callers attach again to the next engine.
+(`local()`) puts those it started or used to sleep when its last lease ends. At a stop calls that
+change something may end, streams are cut: their callers attach again to the next engine.
 """
 
 import asyncio
@@ -11,14 +11,13 @@ import json
 import os
 import signal
 import socket
+import ssl
 import time
-from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
 import structlog
-import uvicorn
 
 import atoll
 from atoll.engine import engine as engines
@@ -26,30 +25,18 @@ from atoll.engine.engine import Engine
 from atoll.errors import ResourceBusyError, SandboxError, from_os_error
 from atoll.host import unix
 from atoll.proxy.server import Site
-from atoll.server import shapes, sockets
+from atoll.server import front, shapes, sockets, tls
 from atoll.server.app import application
-from atoll.server.auth import Auth, keys_of
+from atoll.server.auth import Listener
+from atoll.server.gate import Desk
 from atoll.server.lease import Leases
-from atoll.server.protocol import LimitedProtocol
-from atoll.server.replays import Replays
+from atoll.server.listening import HttpServer
 from atoll.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-STOP_GRACE = 1
-"""Whole seconds that requests under way have at a stop, before they are cut."""
-
 LOCK_WAIT = 60.0
 """Seconds an engine waits for a private one before it to put its sandboxes to sleep."""
-
-
-class _Uvicorn(uvicorn.Server):
-    """A server without signal handlers of its own: two of them run in one loop."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `serve`."""
-        yield
 
 
 class Served:
@@ -66,8 +53,14 @@ class Served:
     ) -> None:
         self._engine = engine
         self._stack = stack
-        self._replays = Replays()
-        self._servers: list[_Uvicorn] = []
+        self._desk = Desk(engine)
+        self._site = Site(
+            engine.ports,
+            frozenset(name.lower() for name in engine.settings.server.preview_domains),
+            front.trusting(self._desk.proxies),
+            sockets.tcp_connections(),
+        )
+        self._servers: list[HttpServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._leases: Leases | None = None
         self.stopping = stopping or asyncio.Event()
@@ -82,13 +75,15 @@ class Served:
         """
         settings = self._engine.settings.server
         state_dir = self._engine.settings.storage.state_dir
-        auth = Auth(keys_of(settings.api_key, await self._engine.store.keys()))
         path = settings.socket or state_dir / "engine.sock"
         if settings.port is not None:
-            listener = sockets.tcp(settings.host, settings.port, keys=auth.has_keys)
-            self.url = _url(listener)
-            self._serve(listener, auth, local=False)
-        self._serve(sockets.replacing(path), auth, local=True)
+            context = tls.context(settings)
+            has_keys = self._desk.auth.has_keys
+            listener = sockets.tcp(settings.host, settings.port, keys=has_keys)
+            self.url = _url(listener, secure=context is not None)
+            kind = Listener.LOOPBACK if sockets.is_loopback(listener) else Listener.NETWORK
+            self._serve(listener, kind, context)
+        self._serve(sockets.replacing(path), Listener.UNIX)
         hello = {
             "socket": self._reachable(path),
             "url": self.url,
@@ -110,21 +105,12 @@ class Served:
         self._stack.callback(os.close, directory)
         return f"/proc/{os.getpid()}/fd/{directory}/{path.name}"
 
-    def _serve(self, listener: socket.socket, auth: Auth, *, local: bool) -> None:
-        config = uvicorn.Config(
-            application(self._engine, auth, self._replays, unix=local),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            http=LimitedProtocol,
-            ws="none",
-            server_header=False,
-            timeout_keep_alive=75,
-            backlog=unix.BACKLOG if local else sockets.TCP_BACKLOG,
-            limit_concurrency=None if local else sockets.tcp_connections() + 1,
-            timeout_graceful_shutdown=STOP_GRACE,
+    def _serve(
+        self, listener: socket.socket, kind: Listener, context: ssl.SSLContext | None = None
+    ) -> None:
+        server = HttpServer(
+            application(self._desk, kind), self._engine.settings.server, kind, self._site, context
         )
-        server = _Uvicorn(config)
         self._servers.append(server)
         self._tasks.append(asyncio.create_task(server.serve([listener])))
 
@@ -133,20 +119,22 @@ class Served:
         self.stopping.set()
 
     async def stop(self) -> None:
-        """Take no more requests, let those under way end for a moment, cut the rest."""
+        """Take no more requests, let those under way end for a while, cut the rest."""
         if self._leases:  # first: who asks for the next one learns that this engine leaves
             await self._leases.close()
         for server in self._servers:
             server.should_exit = True
         await self._site.close()
+        await self._desk.underway.drain(self._engine.settings.server.drain_timeout)
         await asyncio.gather(*self._tasks)
         if self.last_left:
             await self._engine.sleep_used()
 
 
-def _url(listener: socket.socket) -> str:
+def _url(listener: socket.socket, *, secure: bool) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if secure else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 async def serve(settings: Settings, *, local: bool = False, ready_fd: int | None = None) -> None:

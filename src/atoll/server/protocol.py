@@ -1,7 +1,10 @@
 """HTTP/1.1 with limits that the server library lacks: on heads of requests, and on their time.
 
 A connection that sends nothing, or its head byte by byte, holds a descriptor and a task; both end
-here before anybody was asked for a key. Bodies have limits of their own, where they are read.
+here before anybody was asked for a key, and when there are too many connections those that wait
+for a head make room. Heads that two servers could read differently are refused: behind a proxy one
+of them would see a request that the other did not. Bodies have limits of their own, where they are
+read.
 """
 
 import asyncio
@@ -25,6 +28,13 @@ also those that the rest of a body has once it was answered without being read."
 class LimitedProtocol(HttpToolsProtocol):
     """One connection. The parser calls its methods; see `uvicorn`."""
 
+    waiting: "dict[LimitedProtocol, None]"
+    """Connections of the listener without a request under way, the longest waiting first."""
+
+    stall: float | None = None
+    """Seconds the other end may leave an answer unread; None: for ever."""
+
+    _stalled: asyncio.TimerHandle | None = None
     _deadline: asyncio.TimerHandle | None = None
     _refused = False
     _head = 0
@@ -37,19 +47,46 @@ class LimitedProtocol(HttpToolsProtocol):
     """Bytes since it last did: what is not whole yet, the parser keeps."""
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first head; end at once what is one connection too many."""
+        """Wait for the first head; where this is one connection too many, one has to go."""
         super().connection_made(transport)
         self._expect()
         if self.limit_concurrency and len(self.connections) >= self.limit_concurrency:
-            full = ContainerUnavailableError(
-                "the engine has too many connections", context={"reason": "capacity"}
-            )
-            self._refuse(full, 503)
+            self._make_room()
+        self.waiting[self] = None
+
+    def _make_room(self) -> None:
+        for longest in self.waiting:
+            del self.waiting[longest]
+            longest.transport.abort()
+            self.connections.discard(longest)  # its end is told only later
+            return
+        full = ContainerUnavailableError(
+            "the engine has too many connections", context={"reason": "capacity"}
+        )
+        self._refuse(full, 503)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
+        self.waiting.pop(self, None)
         self._expected()
+        self._read_on()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for the other end to read: not for ever."""
+        super().pause_writing()
+        if self.stall is not None and self._stalled is None:
+            self._stalled = self.loop.call_later(self.stall, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the other end has read."""
+        self._read_on()
+        super().resume_writing()
+
+    def _read_on(self) -> None:
+        if self._stalled:
+            self._stalled.cancel()
+            self._stalled = None
 
     def data_received(self, data: bytes) -> None:
         """Parse *data*."""
@@ -84,8 +121,24 @@ class LimitedProtocol(HttpToolsProtocol):
         """End the head: the request starts, unless it was refused."""
         self._told += 1
         self._expected()
+        if not self._refused and (problem := self._ambiguous()):
+            self._refuse(ValidationFailedError(problem), 400)
         if not self._refused:
+            self.waiting.pop(self, None)
             super().on_headers_complete()
+
+    def _ambiguous(self) -> str | None:
+        """Return why a proxy could read this head in another way than we do."""
+        version = self.parser.get_http_version()
+        hosts = [value for name, value in self.headers if name == b"host"]
+        coding = [value for name, value in self.headers if name == b"transfer-encoding"]
+        if len(hosts) > 1 or (not hosts and version == "1.1"):
+            return "a request has one Host"
+        if coding and (version != "1.1" or [value.lower() for value in coding] != [b"chunked"]):
+            return "the only transfer coding is chunked, of HTTP/1.1"
+        if not self.url.startswith(b"/"):
+            return "the target of a request is a path"
+        return None
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -106,6 +159,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if unread and not self.transport.is_closing():
             self._expect()
+        if not self._answering and not self.transport.is_closing():
+            self.waiting[self] = None
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """Refuse what is no HTTP, in the form of every refusal."""

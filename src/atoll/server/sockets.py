@@ -27,6 +27,13 @@ MAX_PORT = 65_535
 MAX_TCP = 4_096
 """Connections of the TCP listener at most, where descriptors allow it."""
 
+KEEPALIVE = {
+    "TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 600_000
+}  # fmt: skip
+"""When the kernel asks whether the other end is there (seconds of silence, seconds between, how
+often), and how many milliseconds sent bytes may stay unread: a host that vanished costs a
+connection for two minutes. Connections inherit it from the listener."""
+
 TCP_BACKLOG = 256
 """Connections accepted at once, before any of them can be refused."""
 
@@ -95,8 +102,7 @@ def tcp(host: str, port: int, *, keys: bool) -> socket.socket:
         )  # fmt: skip
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        loopback = str(address[0]) == "::1" or str(address[0]).startswith("127.")
-        if not keys and not loopback:
+        if not keys and not _is_loopback(str(address[0])):
             raise InvalidConfigError(
                 f"the engine has no keys, so it does not listen on {host}",
                 context={"host": host},
@@ -109,6 +115,9 @@ def tcp(host: str, port: int, *, keys: bool) -> socket.socket:
         ) from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         listener.bind(address)
         listener.listen(unix.BACKLOG)
         listener.setblocking(False)
@@ -116,6 +125,15 @@ def tcp(host: str, port: int, *, keys: bool) -> socket.socket:
         listener.close()
         raise _bind_error(host, port, error) from error
     return listener
+
+
+def is_loopback(listener: socket.socket) -> bool:
+    """Whether only this machine reaches *listener*."""
+    return _is_loopback(str(listener.getsockname()[0]))
+
+
+def _is_loopback(address: str) -> bool:
+    return address == "::1" or address.startswith("127.")
 
 
 def tcp_connections() -> int:

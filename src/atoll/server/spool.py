@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from atoll.engine.room import Share
 from atoll.errors import FileTooLargeError, ValidationFailedError, from_os_error
+from atoll.server import answer
 from atoll.wire import frames
 from atoll.wire.frames import Kind
 
@@ -121,7 +122,7 @@ async def read_frames(request: Request, spool: Spool) -> bytes:
     decoder = frames.Decoder()
     header: bytes | None = None
     try:
-        async for data in request.stream():
+        async for data in answer.uploaded(request):
             for kind, payload in decoder.feed(data):
                 if header is None and kind == Kind.HEADER:
                     header = payload

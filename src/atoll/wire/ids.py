@@ -11,10 +11,10 @@ from atoll.wire import preview
 
 RESERVED = frozenset({"www", "api", "admin", "root", "system", "cloudflare", "workers"})
 
-_ID = re.compile(r"[A-Za-z0-9_.](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9_.])?")
-_NAMESPACE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
-_SESSION = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_OPERATION = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+SANDBOX = re.compile(r"[A-Za-z0-9_.](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9_.])?")
+NAMESPACE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+SESSION = re.compile(r"[A-Za-z0-9._-]{1,128}")
+OPERATION = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _PREVIEWABLE = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 
 
@@ -45,32 +45,30 @@ def _problem(id: str) -> str | None:
         return "it starts or ends with a hyphen"
     if id.lower() in RESERVED:
         return "the name is reserved"
-    if set(id) == {"."} or not _ID.fullmatch(id):
+    if set(id) == {"."} or not SANDBOX.fullmatch(id):
         return "it has characters that are not allowed"
     return None
 
 
 def check_namespace(name: str) -> str:
     """Return *name*; raise `ValidationFailedError` when it cannot be a namespace."""
-    return _checked(name, _NAMESPACE, "namespace", "1 to 63 letters, digits, '-' or '_'")
+    return _checked(name, NAMESPACE, "namespace", "1 to 63 letters, digits, '-' or '_'")
 
 
 def check_session(id: str) -> str:
     """Return *id*; raise `ValidationFailedError` when it cannot be the id of a session."""
-    return _checked(id, _SESSION, "session id", "1 to 128 letters, digits, '.', '_' or '-'")
+    return _checked(id, SESSION, "session id", "1 to 128 letters, digits, '.', '_' or '-'")
 
 
 def check_operation_id(id: str) -> str:
     """Return *id*; raise `ValidationFailedError` when it cannot be an operation id."""
-    return _checked(
-        id, _OPERATION, "operation id", "1 to 128 letters, digits, '.', '_', ':' or '-'"
-    )
+    return _checked(id, OPERATION, "operation id", "1 to 128 letters, digits, '.', '_', ':' or '-'")
 
 
 def check_process_id(id: str) -> str:
     """Return *id*; raise `ValidationFailedError` when it cannot be the id of a process."""
     rule = "1 to 128 letters, digits, '.', '_', ':' or '-'"
-    return _checked(id, _OPERATION, "process id", rule)
+    return _checked(id, OPERATION, "process id", rule)
 
 
 def _checked(value: str, pattern: re.Pattern[str], what: str, rule: str) -> str:

@@ -14,13 +14,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from atoll.wire import files, git, ports, process, sandbox
+from atoll.wire import files, git, keys, objects, pool, ports, process, sandbox, snapshots
 from atoll.wire.base import Done, Empty, Request, Result, Whole
+from atoll.wire.keys import Scope
 
 RequestT = TypeVar("RequestT", bound=Request)
 ResultT = TypeVar("ResultT", bound=Result)
 
 API_VERSION = 2
+
+API_HEADER = "Atoll-Api"
+"""Header by which a client says which `API_VERSION` it speaks; engines refuse all but theirs."""
 
 RESULT_HEADER = "Atoll-Result"
 """Header of a download's answer that carries the operation's result as ASCII JSON: a
@@ -36,14 +40,6 @@ class Kind(StrEnum):
     DOWNLOAD = "download"
 
 
-class Scope(StrEnum):
-    """What a key must allow for an operation."""
-
-    READ = "read"
-    RUN = "run"
-    ADMIN = "admin"
-
-
 @dataclass(frozen=True, slots=True)
 class Op(Generic[RequestT, ResultT]):
     """One operation: its route and the types of both sides."""
@@ -55,11 +51,12 @@ class Op(Generic[RequestT, ResultT]):
     result: type[ResultT]
     kind: Kind = Kind.UNARY
     scope: Scope = Scope.RUN
+    shared: bool = False  # for keys of every namespace, though the path names none
 
     @property
     def mutates(self) -> bool:
         """Whether the call may change something (and so takes an ``Idempotency-Key``)."""
-        return self.scope is not Scope.READ
+        return self.scope is not Scope.READ and self.method != "GET"
 
 
 NAMESPACE = "/v2/namespaces/{namespace}"
@@ -67,7 +64,7 @@ SANDBOX = NAMESPACE + "/sandboxes/{id}"
 OPERATION = SANDBOX + "/operations/{operation}"
 _READ, _ADMIN = Scope.READ, Scope.ADMIN
 
-VERSION = Op("version", "GET", "/v2/version", Empty, sandbox.Version, scope=_READ)
+VERSION = Op("version", "GET", "/v2/version", Empty, sandbox.Version, scope=_READ, shared=True)
 
 CONFIGURE_NAMESPACE = Op(
     "configure_namespace", "PUT", NAMESPACE, sandbox.NamespaceConfig, Done, scope=_ADMIN
@@ -96,6 +93,22 @@ INFO = Op("get_sandbox", "GET", SANDBOX, Empty, sandbox.SandboxInfo, scope=_READ
 DESTROY = Op("destroy_sandbox", "DELETE", SANDBOX, Empty, Done)
 START = Op("start_sandbox", "POST", SANDBOX + "/start", Empty, sandbox.SandboxInfo)
 STOP = Op("stop_sandbox", "POST", SANDBOX + "/stop", Empty, sandbox.SandboxInfo)
+SLEEP = Op("sleep_sandbox", "POST", SANDBOX + "/sleep", Empty, sandbox.SandboxInfo)
+RENEW = Op("renew_activity_timeout", "POST", SANDBOX + "/activity", Empty, Done)
+METRICS = Op("metrics", "GET", SANDBOX + "/metrics", Empty, sandbox.Metrics, scope=_READ)
+
+
+class Events(Request, frozen=True, kw_only=True):
+    """Events whose `seq` is above `after`; `follow` goes on as they happen."""
+
+    after: Whole = 0
+    follow: bool = False
+
+
+EVENTS = Op(
+    "events", "GET", SANDBOX + "/events", Events, sandbox.SandboxEvent,
+    kind=Kind.STREAM, scope=_READ,
+)  # fmt: skip
 
 EXEC = Op(
     "exec", "POST", SANDBOX + "/exec", process.ExecRequest, process.ExecResult, kind=Kind.STREAM
@@ -242,15 +255,33 @@ WAIT_FOR_PORT = Op(
     scope=_READ,
 )  # fmt: skip
 
+
+CALL = Op("call_method", "POST", SANDBOX + "/call", objects.CallRequest, objects.CallResult)
+SCHEDULES = SANDBOX + "/schedules"
+ADD_SCHEDULE = Op("schedule", "POST", SCHEDULES, objects.ScheduleRequest, objects.Schedule)
+LIST_SCHEDULES = Op("list_schedules", "GET", SCHEDULES, Empty, objects.ScheduleList, scope=_READ)
+CANCEL_SCHEDULE = Op("cancel_schedule", "DELETE", SCHEDULES + "/{schedule}", Empty, Done)
+SET_ALARM = Op("set_alarm", "PUT", SANDBOX + "/alarm", objects.SetAlarm, objects.Alarm)
+GET_ALARM = Op("get_alarm", "GET", SANDBOX + "/alarm", Empty, objects.Alarm, scope=_READ)
+DELETE_ALARM = Op("delete_alarm", "DELETE", SANDBOX + "/alarm", Empty, Done)
+
+PROJECT = "/v2/projects/{project}"
+CONFIGURE_PROJECT = Op(
+    "configure_project", "PUT", PROJECT, objects.ProjectConfig, objects.Project, scope=_ADMIN
+)
+ATTACH_WORKER = Op(
+    "attach_worker", "POST", PROJECT + "/worker", objects.AttachWorker, objects.Attached,
+    kind=Kind.STREAM, scope=_ADMIN,
+)  # fmt: skip
+ANSWER_CALL = Op(
+    "answer_call", "POST", PROJECT + "/calls/{call}", objects.Answer, Done, scope=_ADMIN
+)
+
 PORTS = SANDBOX + "/ports"
 PORT = PORTS + "/{port}"
 EXPOSE_PORT = Op("expose_port", "POST", PORTS, ports.ExposePort, ports.ExposedPort)
-LIST_PORTS = Op(
-    "get_exposed_ports", "GET", PORTS, ports.ListPorts, ports.ExposedPorts, scope=_READ
-)
-WAIT_FOR_PORTS = Op(
-    "wait_for_ports", "POST", PORTS + "/wait", ports.WaitForPorts, ports.PortsReady
-)
+LIST_PORTS = Op("get_exposed_ports", "GET", PORTS, ports.ListPorts, ports.ExposedPorts, scope=_READ)
+WAIT_FOR_PORTS = Op("wait_for_ports", "POST", PORTS + "/wait", ports.WaitForPorts, ports.PortsReady)
 CHECK_PORT = Op("check_port", "GET", PORT, ports.CheckPort, ports.PortState, scope=_READ)
 UNEXPOSE_PORT = Op("unexpose_port", "DELETE", PORT, Empty, Done)
 PREVIEW_LINK = Op("preview_link", "POST", PORT + "/link", ports.MakeLink, ports.PreviewLink)
@@ -259,6 +290,27 @@ CONNECT_PORT = Op("connect_port", "GET", PORT + "/connect", ports.ConnectPort, D
 CONNECT_PREVIEWS = Op(
     "connect_previews", "GET", "/v2/previews", ports.ConnectPreviews, Done, shared=True
 )
+
+
+SNAPSHOTS = NAMESPACE + "/snapshots"
+TAKE_SNAPSHOT = Op(
+    "take_snapshot", "POST", SANDBOX + "/snapshots", snapshots.TakeSnapshot, snapshots.Snapshot
+)
+FORK = Op("fork_sandbox", "POST", SANDBOX + "/fork", snapshots.Fork, snapshots.ForkResult)
+RESTORE = Op(
+    "restore_snapshot", "POST", SANDBOX + "/restore", snapshots.RestoreSnapshot, sandbox.SandboxInfo
+)
+DIFF = Op(
+    "diff_snapshot", "GET", SANDBOX + "/diff", snapshots.DiffRequest, snapshots.Changes, scope=_READ
+)
+LIST_SNAPSHOTS = Op(
+    "list_snapshots", "GET", SNAPSHOTS, snapshots.ListSnapshots, snapshots.SnapshotPage,
+    scope=_READ,
+)  # fmt: skip
+GET_SNAPSHOT = Op(
+    "get_snapshot", "GET", SNAPSHOTS + "/{snapshot}", Empty, snapshots.Snapshot, scope=_READ
+)
+DELETE_SNAPSHOT = Op("delete_snapshot", "DELETE", SNAPSHOTS + "/{snapshot}", Empty, Done)
 
 
 class BuildImage(Request, frozen=True, kw_only=True):
@@ -277,6 +329,17 @@ BUILD_BASE = Op(
     kind=Kind.STREAM, scope=_ADMIN,
 )  # fmt: skip
 LIST_IMAGES = Op("list_images", "GET", "/v2/images", Empty, sandbox.ImageList, scope=_READ)
+
+POOL = "/v2/pool"
+POOL_STATS = Op("pool_stats", "GET", POOL, Empty, pool.PoolStats, scope=_READ)
+PRIME_POOL = Op("prime_pool", "POST", POOL + "/prime", pool.Prime, pool.PoolStats, scope=_ADMIN)
+SHUTDOWN_POOL = Op("shutdown_pool", "POST", POOL + "/shutdown", Empty, pool.PoolStats, scope=_ADMIN)
+
+KEYS = "/v2/keys"
+CREATE_KEY = Op("create_key", "POST", KEYS, keys.CreateKey, keys.CreatedKey, scope=_ADMIN)
+LIST_KEYS = Op("list_keys", "GET", KEYS, Empty, keys.KeyList, scope=_ADMIN)
+REVOKE_KEY = Op("revoke_key", "DELETE", KEYS + "/{key}", Empty, Done, scope=_ADMIN)
+LIST_AUDIT = Op("list_audit", "GET", "/v2/audit", keys.AuditQuery, keys.AuditPage, scope=_ADMIN)
 
 TABLE: tuple[Op, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Op))  # type: ignore[type-arg]
 """Every operation, in the order of this file."""

@@ -4,11 +4,11 @@ import structlog
 
 from atoll.engine.engine import Engine
 from atoll.errors import ContainerUnavailableError, MaxInstancesExceededError
-from atoll.server import app, logs
+from atoll.server import gate, logs
 from atoll.server.app import application
-from atoll.server.auth import Auth, Caller, hashed
-from atoll.server.replays import Replays
-from atoll.wire.ops import Scope
+from atoll.server.auth import Listener
+from atoll.server.gate import Desk
+from atoll.wire.keys import CreateKey, Scope
 from integration.engine.scripted import World
 from integration.server.conftest import BOX
 
@@ -32,7 +32,7 @@ async def test_health_and_version(client: httpx2.AsyncClient, engine: Engine) ->
     ("method", "path", "body", "expected"),
     [
         ("GET", "/v2/nope", None, (404, "ROUTE_NOT_FOUND")),
-        ("PATCH", BOX, None, (404, "ROUTE_NOT_FOUND")),
+        ("PATCH", BOX, None, (405, "ROUTE_NOT_FOUND")),
         ("GET", BOX + "/", None, (404, "ROUTE_NOT_FOUND")),
         ("PUT", "/v2/namespaces/N/sandboxes/-box", b"{}", (400, "INVALID_SANDBOX_ID")),
         ("PUT", "/v2/namespaces/N/sandboxes/www", b"{}", (400, "INVALID_SANDBOX_ID")),
@@ -151,12 +151,12 @@ async def test_a_failed_start_says_which_step(client: httpx2.AsyncClient, world:
 
 
 async def test_keys_guard_every_route_but_health(engine: Engine) -> None:
-    keys = Auth({hashed("k"): Caller(Scope.READ, "N")})
-    transport = httpx2.ASGITransport(application(engine, keys, Replays(), unix=False))
+    key = (await engine.keys.create(CreateKey(name="k", scope=Scope.READ, namespace="N"))).key
+    transport = httpx2.ASGITransport(application(Desk(engine), Listener.LOOPBACK))
     async with httpx2.AsyncClient(transport=transport, base_url="http://far.example") as client:
         assert (await client.get("/health")).status_code == 200
         assert await error(await client.get(BOX)) == (401, "UNAUTHORIZED")
-        client.headers["authorization"] = "Bearer k"
+        client.headers["authorization"] = f"Bearer {key}"
         assert await error(await client.get(BOX)) == (404, "SANDBOX_NOT_FOUND")
         assert await error(await client.put(BOX, json={})) == (403, "FORBIDDEN")
         other = "/v2/namespaces/M/sandboxes/box"
@@ -248,7 +248,7 @@ async def test_a_fault_of_the_engine_writes_no_value_of_a_request_to_the_log(
     }
     monkeypatch.setattr(place[operation], broken)
     logs.configure("debug", "pretty")
-    monkeypatch.setattr(app, "log", structlog.get_logger())
+    monkeypatch.setattr(gate, "log", structlog.get_logger())
     try:
         answer = await client.request(
             "PUT" if operation == "ensure" else "POST",

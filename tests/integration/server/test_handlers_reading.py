@@ -7,11 +7,10 @@ import pytest
 
 from atoll.engine.engine import Engine
 from atoll.wire import ops
+from atoll.wire.keys import Scope
 from integration.engine.scripted import World
 
-READING = [
-    op for op in ops.TABLE if op.scope is ops.Scope.READ and not op.path.startswith(ops.FILES)
-]
+READING = [op for op in ops.TABLE if op.scope is Scope.READ and not op.path.startswith(ops.FILES)]
 BODIES: dict[str, Any] = {"wait_for_port": {"port": 80}}
 
 

@@ -105,14 +105,14 @@ async def test_other_methods_get_an_envelope(raw: Raw, method: bytes) -> None:
     status, body, _ = await raw.ask(
         method + b" /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     )
-    assert (status, body["code"]) == (404, "ROUTE_NOT_FOUND")
+    assert (status, body["code"]) == (405, "ROUTE_NOT_FOUND")
 
 
 async def test_head_has_no_body(raw: Raw) -> None:
     _, _, sent = await raw.ask(
         b"HEAD /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     )
-    assert sent.startswith(b"HTTP/1.1 404")
+    assert sent.startswith(b"HTTP/1.1 405")
     assert sent.endswith(b"\r\n\r\n")
 
 

@@ -10,6 +10,7 @@ from atoll.server import answer
 from atoll.server.answer import Stream
 from atoll.wire.ops import Attach, ListSandboxes
 from atoll.wire.sandbox import SandboxOptions
+from unit.server.calling import call
 
 
 class Connection:
@@ -99,7 +100,7 @@ def request(body: bytes = b"", query: str = "") -> Request:
     async def receive() -> Message:
         return {"type": "http.request", "body": body}
 
-    scope = {"type": "http", "headers": [], "query_string": query.encode()}
+    scope = {"type": "http", "headers": [], "query_string": query.encode(), "call": call()}
     return Request(scope, receive)
 
 

@@ -12,6 +12,7 @@ from atoll.server import spool as spools
 from atoll.server.spool import IN_MEMORY, Spool, read_frames
 from atoll.wire import frames
 from atoll.wire.frames import Kind
+from unit.server.calling import call
 
 
 def request(*pieces: bytes) -> Request:
@@ -21,7 +22,7 @@ def request(*pieces: bytes) -> Request:
         body = waiting.pop(0) if waiting else b""
         return {"type": "http.request", "body": body, "more_body": bool(waiting)}
 
-    return Request({"type": "http", "method": "POST", "headers": []}, receive)
+    return Request({"type": "http", "method": "POST", "headers": [], "call": call()}, receive)
 
 
 def share(directory: Path, limit: int = 1 << 30) -> Share:
