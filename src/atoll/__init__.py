@@ -24,18 +24,23 @@ if TYPE_CHECKING:
         connect,
         get_sandbox,
     )
+    from atoll.sdk._async.events import EventStream
     from atoll.sdk._async.filestream import FileStream
     from atoll.sdk._async.local import local
     from atoll.sdk._async.logs import LogStream
     from atoll.sdk._async.process import ProcessHandle
     from atoll.sdk._async.sandbox import Sandbox
+    from atoll.sdk._async.service import ServiceResponse
     from atoll.sdk._async.session import Session
+    from atoll.sdk._async.snapshots import Forks
     from atoll.sdk._async.streams import ExecStream, parse_sse_stream
     from atoll.sdk._async.watch import WatchStream
+    from atoll.sdk._async.websocket import WebSocket
     from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
+    from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.process import (
         ExecEvent,
         ExecResult,
@@ -49,7 +54,15 @@ if TYPE_CHECKING:
         Stderr,
         Stdout,
     )
-    from atoll.wire.sandbox import CustomInstance, SandboxInfo, SandboxPage, Version
+    from atoll.wire.sandbox import (
+        CustomInstance,
+        Metrics,
+        SandboxEvent,
+        SandboxInfo,
+        SandboxPage,
+        Version,
+    )
+    from atoll.wire.snapshots import Diff, Snapshot, SnapshotPage
     from atoll.workers.preview import proxy_to_sandbox
 
 __version__ = "0.1.0"
@@ -57,6 +70,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "atoll.errors": "CommandFailedError EngineUnreachableError SandboxError",
     "atoll.sdk._async.environment": "Environment Namespace connect get_sandbox",
+    "atoll.sdk._async.events": "EventStream",
     "atoll.sdk._async.filestream": "FileStream",
     "atoll.sdk._async.local": "local",
     "atoll.sdk._async.background": "Process",
@@ -65,16 +79,21 @@ _MODULES = {
     "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._async.sandbox": "Sandbox",
     "atoll.sdk._async.session": "Session",
+    "atoll.sdk._async.snapshots": "Forks",
     "atoll.sdk._async.streams": "ExecStream parse_sse_stream",
     "atoll.sdk._async.watch": "WatchStream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
     "atoll.wire.git": "GitCheckout",
+    "atoll.wire.ports": "ExposedPort PreviewLink Visit",
+    "atoll.sdk._async.service": "ServiceResponse",
+    "atoll.sdk._async.websocket": "WebSocket",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
     ),
-    "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
+    "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
+    "atoll.wire.snapshots": "Diff Snapshot SnapshotPage",
     "atoll.workers.preview": "proxy_to_sandbox",
 }
 _SUBMODULES = {"errors", "sync"}
@@ -85,22 +104,28 @@ __all__ = [
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
+    "Diff",
     "EngineUnreachableError",
     "Environment",
+    "EventStream",
     "ExecEvent",
     "ExecResult",
     "ExecStream",
     "Exited",
+    "ExposedPort",
     "Failed",
     "FileInfo",
     "FileList",
     "FileMeta",
     "FileStream",
+    "Forks",
     "Gap",
     "GitCheckout",
     "LogMatch",
     "LogStream",
+    "Metrics",
     "Namespace",
+    "PreviewLink",
     "Process",
     "ProcessHandle",
     "ProcessInfo",
@@ -108,17 +133,23 @@ __all__ = [
     "ReadFileResult",
     "Sandbox",
     "SandboxError",
+    "SandboxEvent",
     "SandboxInfo",
     "SandboxPage",
+    "ServiceResponse",
     "Session",
     "SessionInfo",
+    "Snapshot",
+    "SnapshotPage",
     "Started",
     "State",
     "Stderr",
     "Stdout",
     "Version",
+    "Visit",
     "WatchEvent",
     "WatchStream",
+    "WebSocket",
     "WriteResult",
     "__version__",
     "connect",

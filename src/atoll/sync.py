@@ -26,18 +26,23 @@ if TYPE_CHECKING:
         Namespace,
         connect,
         get_sandbox,
-        proxy_to_sandbox,
     )
+    from atoll.sdk._sync.events import EventStream
     from atoll.sdk._sync.filestream import FileStream
     from atoll.sdk._sync.local import local
     from atoll.sdk._sync.logs import LogStream
+    from atoll.sdk._sync.previews import proxy_to_sandbox
     from atoll.sdk._sync.process import ProcessHandle
     from atoll.sdk._sync.sandbox import Sandbox
+    from atoll.sdk._sync.service import ServiceResponse
     from atoll.sdk._sync.session import Session
+    from atoll.sdk._sync.snapshots import Forks
     from atoll.sdk._sync.streams import ExecStream, parse_sse_stream
     from atoll.sdk._sync.watch import WatchStream
+    from atoll.sdk._sync.websocket import WebSocket
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
+    from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.process import (
         ExecEvent,
         ExecResult,
@@ -51,11 +56,21 @@ if TYPE_CHECKING:
         Stderr,
         Stdout,
     )
-    from atoll.wire.sandbox import CustomInstance, SandboxInfo, SandboxPage, Version
+    from atoll.wire.sandbox import (
+        CustomInstance,
+        Metrics,
+        SandboxEvent,
+        SandboxInfo,
+        SandboxPage,
+        Version,
+    )
+    from atoll.wire.snapshots import Diff, Snapshot, SnapshotPage
 
 _MODULES = {
     "atoll.errors": "CommandFailedError EngineUnreachableError SandboxError",
-    "atoll.sdk._sync.environment": "Environment Namespace connect get_sandbox proxy_to_sandbox",
+    "atoll.sdk._sync.environment": "Environment Namespace connect get_sandbox",
+    "atoll.sdk._sync.previews": "proxy_to_sandbox",
+    "atoll.sdk._sync.events": "EventStream",
     "atoll.sdk._sync.filestream": "FileStream",
     "atoll.sdk._sync.local": "local",
     "atoll.sdk._sync.background": "Process",
@@ -64,16 +79,21 @@ _MODULES = {
     "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._sync.sandbox": "Sandbox",
     "atoll.sdk._sync.session": "Session",
+    "atoll.sdk._sync.snapshots": "Forks",
     "atoll.sdk._sync.streams": "ExecStream parse_sse_stream",
     "atoll.sdk._sync.watch": "WatchStream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
     "atoll.wire.git": "GitCheckout",
+    "atoll.wire.ports": "ExposedPort PreviewLink Visit",
+    "atoll.sdk._sync.service": "ServiceResponse",
+    "atoll.sdk._sync.websocket": "WebSocket",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
     ),
-    "atoll.wire.sandbox": "CustomInstance SandboxInfo SandboxPage Version",
+    "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
+    "atoll.wire.snapshots": "Diff Snapshot SnapshotPage",
 }
 _SUBMODULES = {"errors"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -83,22 +103,28 @@ __all__ = [
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
+    "Diff",
     "EngineUnreachableError",
     "Environment",
+    "EventStream",
     "ExecEvent",
     "ExecResult",
     "ExecStream",
     "Exited",
+    "ExposedPort",
     "Failed",
     "FileInfo",
     "FileList",
     "FileMeta",
     "FileStream",
+    "Forks",
     "Gap",
     "GitCheckout",
     "LogMatch",
     "LogStream",
+    "Metrics",
     "Namespace",
+    "PreviewLink",
     "Process",
     "ProcessHandle",
     "ProcessInfo",
@@ -106,17 +132,23 @@ __all__ = [
     "ReadFileResult",
     "Sandbox",
     "SandboxError",
+    "SandboxEvent",
     "SandboxInfo",
     "SandboxPage",
+    "ServiceResponse",
     "Session",
     "SessionInfo",
+    "Snapshot",
+    "SnapshotPage",
     "Started",
     "State",
     "Stderr",
     "Stdout",
     "Version",
+    "Visit",
     "WatchEvent",
     "WatchStream",
+    "WebSocket",
     "WriteResult",
     "__version__",
     "connect",

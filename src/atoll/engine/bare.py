@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from atoll.engine.bare_snapshots import BareSnapshots
 from atoll.errors import NotSupportedByRuntimeError
 from atoll.images.build import BuildNetwork
 from atoll.images.steps import Progress
@@ -87,6 +88,7 @@ class BareLayers:
     def __init__(self, base: Path) -> None:
         self._base = base
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.snapshots = BareSnapshots(base)
 
     async def create(self, layer_id: str, size_bytes: int) -> None:
         """Make the directory; *size_bytes* is not enforced."""

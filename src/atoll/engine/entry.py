@@ -13,7 +13,7 @@ from atoll.engine import record as rules
 from atoll.engine import states
 from atoll.engine.directory import ConflictError, Directory
 from atoll.engine.record import InForce, Record
-from atoll.errors import ContainerNotReadyError
+from atoll.errors import ContainerNotReadyError, SandboxAlreadyExistsError
 from atoll.wire.sandbox import SandboxOptions, State
 
 T = TypeVar("T")
@@ -61,6 +61,27 @@ class Entry:
             if self._gone:
                 self.record = await self._store(self._fresh(options, layer_id))
             return self.existing
+
+        return await self._alone(create)
+
+    async def create(self, options: SandboxOptions, layer_id: str, **fields: Any) -> Record:
+        """Store the record of a sandbox that has files already; nobody saw it before.
+
+        Raises:
+            SandboxAlreadyExistsError: there is one.
+        """
+
+        async def create() -> Record:
+            await self._load()
+            if not self._gone:
+                raise SandboxAlreadyExistsError(
+                    f"there is a sandbox {self.id!r} already",
+                    context={"namespace": self.namespace, "sandbox": self.id},
+                    suggestion="use another id, or destroy it first",
+                )
+            fresh = msgspec.structs.replace(self._fresh(options, layer_id), **fields)
+            self.record = await self._store(fresh)
+            return self.record
 
         return await self._alone(create)
 

@@ -54,7 +54,7 @@ class Lifecycle:
         self.faults = Faults(settings.faults)
         self.version = atoll.__version__
         self.building: set[str] = set()
-        """Names in use by image builds, which no record tells of."""
+        """Names in use that no record tells of: of image builds, of layers that are copied."""
 
     def run_dir(self, host_ref: str) -> Path:
         """Return the directory of one start."""

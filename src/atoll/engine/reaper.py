@@ -50,7 +50,9 @@ async def _starts(lifecycle: Lifecycle, store: Store) -> int:
 
 async def _layers(lifecycle: Lifecycle, store: Store) -> int:
     found = set(await lifecycle.parts.layers.list())
-    orphans = found - await store.layers()
+    # Looked at before the store is: what leaves it is in the store by then.
+    building = set(lifecycle.building)
+    orphans = found - await store.layers() - building
     for layer_id in orphans:
         log.info("removing an orphaned layer", layer=layer_id)
         try:

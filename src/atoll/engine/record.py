@@ -36,6 +36,7 @@ MAX_LABELS = 64 << 10
 # Why a sandbox is in its state: `Record.reason`, and the reason of the event.
 REQUESTED = "requested"
 IDLE = "idle"
+RESTORED = "restored"
 MEMORY = "memory"
 DISK = "disk"
 TTL = "ttl"
@@ -83,6 +84,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     last_activity_at: datetime | None = None
     expires_at: datetime | None = None  # end of `ttl`; of a tombstone: when it is forgotten
     exit_code: int | None = None
+    snapshot: str | None = None  # the last one taken of its files, or that they began as
 
     @property
     def key(self) -> tuple[str, str]:

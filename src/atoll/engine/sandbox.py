@@ -8,8 +8,9 @@ those, `Directory` keeps the record.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 
@@ -65,9 +66,14 @@ class Sandbox:
         """Return the record; None when there is none or only a tombstone."""
         return await self.entry.load()
 
-    async def metrics(self, record: Record) -> Metrics:
-        """Return what it uses now."""
+    async def metrics(self) -> Metrics:
+        """Return what it uses now; its record was read."""
+        record = self.entry.existing
         return await metrics.measured(self.shared.lifecycle, record, self.info(record).limits)
+
+    def renew(self) -> None:
+        """Have idle time begin anew; one that sleeps goes on sleeping."""
+        self.activity.note(Use.RENEWAL)
 
     def info(self, record: Record) -> SandboxInfo:
         """Return what callers may know of *record*."""
@@ -104,7 +110,7 @@ class Sandbox:
     async def awake(self) -> Endpoint | None:
         """Return the agent's endpoint if the sandbox is awake; wakes nothing, is no activity."""
         await self.load()
-        while self._transitions.kind in {"stop", "freeze"}:
+        while self._transitions.kind in {"stop", "freeze", "snapshot", "restore"}:
             await self._transitions.settled()
         return self.endpoint if self.is_in(State.RUNNING) and not self._transitions.kind else None
 
@@ -249,6 +255,13 @@ class Sandbox:
                 self._transitions.cancel()
             if await self._transitions.settled(joining="destroy"):
                 return
+
+    async def alone(self, kind: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do *work* as a transition: after the one under way, and nothing else meanwhile."""
+        await self.load()
+        await self.settle()
+        self._transitions.begin(kind, work())
+        await self._transitions.settled(joining=kind)
 
     async def explain(self, endpoint: Endpoint | None, error: LinkError) -> SandboxError:
         """Return why a connection to the agent broke, in terms of what happened to the sandbox."""

@@ -11,7 +11,7 @@ from typing import Final
 from atoll.wire.sandbox import State
 
 NEXT: Final[Mapping[State, frozenset[State]]] = {
-    State.CREATED: frozenset({State.STARTING, State.RUNNING, State.DESTROYED}),
+    State.CREATED: frozenset({State.STARTING, State.RUNNING, State.STOPPED, State.DESTROYED}),
     State.STARTING: frozenset({State.RUNNING, State.CREATED, State.STOPPED, State.DESTROYED}),
     State.RUNNING: frozenset({State.FROZEN, State.STOPPING, State.STOPPED, State.DESTROYED}),
     State.FROZEN: frozenset({State.RUNNING, State.STOPPING, State.STOPPED, State.DESTROYED}),
@@ -21,7 +21,7 @@ NEXT: Final[Mapping[State, frozenset[State]]] = {
 }
 """`starting` falls back to where it came from when a start fails; `running` goes to `stopped`
 without `stopping` when the container ended by itself. What never ran is `running` at once when it
-gets a warm container."""
+gets a warm container, and `stopped` when it gets the files of a snapshot."""
 
 LIVE: Final = frozenset({State.STARTING, State.RUNNING, State.FROZEN, State.STOPPING})
 """States that own a container, or may own one after a crash; they count for admission."""

@@ -14,6 +14,7 @@ from atoll.engine import pressure, reaper
 from atoll.engine import record as rules
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared
+from atoll.engine.snapshots import Snapshots
 from atoll.errors import SandboxError
 
 log = structlog.get_logger(__name__)
@@ -40,11 +41,15 @@ class Timers:
     Args:
         shared: what all sandboxes work with.
         lookup: returns the object of a namespace and id.
+        snapshots: those that end are removed.
     """
 
-    def __init__(self, shared: Shared, lookup: Callable[[str, str], Sandbox]) -> None:
+    def __init__(
+        self, shared: Shared, lookup: Callable[[str, str], Sandbox], snapshots: Snapshots
+    ) -> None:
         self._shared = shared
         self._lookup = lookup
+        self._snapshots = snapshots
         self._tasks: set[asyncio.Task[None]] = set()
         self._working: set[Sandbox] = set()
 
@@ -59,6 +64,7 @@ class Timers:
             (LOOK_AT_MEMORY, self._relieve),
             (BOUND_LOGS, self._shared.processes.shrink),
             (interval, self._shared.processes.tidy),
+            (interval, self._snapshots.tidy),
             (interval, self._reap),
         ):
             self._spawn(self._every(period, work))

@@ -74,7 +74,7 @@ class BtrfsLayers:
 
     async def usage(self, layer_id: str) -> int:
         """Return the bytes the layer refers to, metadata included."""
-        return await run_to_end(self._usage, layer_id)
+        return await run_to_end(self.used, self.folder / layer_id)
 
     def list(self) -> list[str]:
         """Return the ids of all layers."""
@@ -207,8 +207,9 @@ class BtrfsLayers:
         if self.exists(name):
             btrfs.delete_subvolume(fd, name)
 
-    def _usage(self, layer_id: str) -> int:
-        return self._sysfs().used(btrfs.subvolume_id(self.folder / layer_id))
+    def used(self, path: Path) -> int:
+        """Return the bytes the subvolume at *path* refers to."""
+        return self._sysfs().used(btrfs.subvolume_id(path))
 
     def _sweep_drafts(self, fd: int) -> None:
         """Remove what an engine that was killed had not finished."""

@@ -44,6 +44,10 @@ class BtrfsSnapshots:
         """Unlink the snapshot; what only it holds becomes free in the background."""
         await run_to_end(self._delete, snapshot_id)
 
+    def usage(self, snapshot_id: str) -> int:
+        """Return the bytes the snapshot refers to, metadata included."""
+        return self._layers.used(self.folder / snapshot_id)
+
     def exists(self, snapshot_id: str) -> bool:
         """Tell whether the snapshot was taken."""
         return btrfs.is_subvolume(self.folder / snapshot_id)

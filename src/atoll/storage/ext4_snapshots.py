@@ -58,6 +58,10 @@ class Ext4Snapshots:
         await run_to_end(self._detach, snapshot_id)
         self._file(snapshot_id).unlink(missing_ok=True)
 
+    def usage(self, snapshot_id: str) -> int:
+        """Return the bytes the snapshot's file takes on the disk."""
+        return self._file(snapshot_id).stat().st_blocks * 512
+
     def exists(self, snapshot_id: str) -> bool:
         """Tell whether the snapshot was taken."""
         return self._file(snapshot_id).exists()

@@ -301,7 +301,7 @@ RESTORE = Op(
     "restore_snapshot", "POST", SANDBOX + "/restore", snapshots.RestoreSnapshot, sandbox.SandboxInfo
 )
 DIFF = Op(
-    "diff_snapshot", "GET", SANDBOX + "/diff", snapshots.DiffRequest, snapshots.Changes, scope=_READ
+    "diff_snapshot", "GET", SANDBOX + "/diff", snapshots.DiffRequest, snapshots.Diff, scope=_READ
 )
 LIST_SNAPSHOTS = Op(
     "list_snapshots", "GET", SNAPSHOTS, snapshots.ListSnapshots, snapshots.SnapshotPage,

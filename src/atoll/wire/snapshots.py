@@ -96,7 +96,7 @@ class Change(Result, frozen=True, kw_only=True):
     size: int = 0
 
 
-class Changes(Result, frozen=True, kw_only=True):
+class Diff(Result, frozen=True, kw_only=True):
     """What changed, in order of path. `truncated`: there is more than is told."""
 
     changes: list[Change]

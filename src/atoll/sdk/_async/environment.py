@@ -6,7 +6,9 @@ from typing import Any, Self
 from atoll.errors import ValidationFailedError
 from atoll.sdk import _aio, _arguments, _shared
 from atoll.sdk._async.images import Images
+from atoll.sdk._async.pool import Pool
 from atoll.sdk._async.sandbox import Sandbox
+from atoll.sdk._async.snapshots import SnapshotShelf
 from atoll.sdk._async.target import Address
 from atoll.sdk._async.transport import Transport
 from atoll.sdk._results import ContainerTimeouts
@@ -16,7 +18,7 @@ from atoll.wire.objects import Project, ProjectConfig
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
 
 
-class Namespace:
+class Namespace(SnapshotShelf):
     """A set of sandboxes: the sandboxes of one class of a project, `Sandbox` by default."""
 
     sandbox_type: type[Sandbox] = Sandbox
@@ -69,6 +71,11 @@ class Environment:
     def images(self) -> Images:
         """The engine's images."""
         return Images(self.transport)
+
+    @property
+    def pool(self) -> Pool:
+        """The engine's warm pool."""
+        return Pool(self.transport)
 
     async def url(self) -> str:
         """Return an address for `connect`; a private engine is started for it."""
@@ -202,14 +209,8 @@ def get_sandbox(
     )
     ids.check_sandbox_id(id)
     sandbox_id = id.lower() if normalize_id else id
-    ready = _arguments.timeouts(container_timeouts, _aio.environment()).instance_get
-    address = Address(namespace.transport, namespace.name, sandbox_id, options, ready)
+    limits = _arguments.timeouts(container_timeouts, _aio.environment())
+    address = Address(
+        namespace.transport, namespace.name, sandbox_id, options, limits.instance_get, limits
+    )
     return namespace.sandbox_type(address)
-
-
-async def proxy_to_sandbox(request: Any, env: Any) -> Any | None:  # noqa: ARG001
-    """Return the answer of a preview, or None when the request is not one.
-
-    No sandbox exposes a port yet, so no request is a preview.
-    """
-    return None

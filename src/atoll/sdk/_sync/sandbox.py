@@ -7,9 +7,12 @@ from atoll.sdk import _arguments, _shared
 from atoll.sdk._sync.commands import Commands
 from atoll.sdk._sync.git import Git
 from atoll.sdk._sync.hooks import Hooks
+from atoll.sdk._sync.life import Life
 from atoll.sdk._sync.objects import Objects
+from atoll.sdk._sync.ports import Ports
 from atoll.sdk._sync.processes import Processes
 from atoll.sdk._sync.session import Session
+from atoll.sdk._sync.snapshots import Snapshots
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transfer import Transfers
 from atoll.sdk._results import State
@@ -19,7 +22,7 @@ from atoll.wire.process import CreateSessionRequest, SessionInfo
 from atoll.wire.sandbox import SandboxInfo
 
 
-class Sandbox(Commands, Processes, Transfers, Git, Objects, Hooks):
+class Sandbox(Commands, Processes, Transfers, Git, Ports, Objects, Hooks, Life, Snapshots):
     """One sandbox. The same id in the same namespace is always the same one.
 
     Made by `get_sandbox`, without any I/O: the first operation creates or wakes it. A Worker

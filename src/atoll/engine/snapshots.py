@@ -1,0 +1,259 @@
+"""Snapshots of sandboxes: taken while all processes are frozen for milliseconds, then they go on.
+
+A snapshot is the sandbox's own files and no more: no process, no memory, no session state. Files
+come first and the row after them, and a row goes before its files; so whatever a crash leaves is
+files without a row, which the next sweep removes. A caller is told of a snapshot when both are
+there.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import structlog
+
+from atoll.engine import record as rules
+from atoll.engine.record import Record
+from atoll.engine.shared import Shared
+from atoll.engine.snapshot_table import Kept, SnapshotTable
+from atoll.errors import (
+    SandboxNotFoundError,
+    SnapshotFailedError,
+    SnapshotNotFoundError,
+    ValidationFailedError,
+)
+from atoll.storage import diff
+from atoll.wire.sandbox import SandboxOptions, State
+from atoll.wire.snapshots import (
+    Change,
+    Diff,
+    ListSnapshots,
+    Snapshot,
+    SnapshotPage,
+    TakeSnapshot,
+)
+
+if TYPE_CHECKING:
+    from atoll.engine.sandbox import Sandbox
+
+log = structlog.get_logger(__name__)
+
+MAX_NAME = 200
+"""Characters of a snapshot's name."""
+MAX_CHANGES = 50_000
+"""Entries of one comparison: about 10 MB of answer."""
+MAX_PAGE = 1_000
+"""Most entries of one page of a listing."""
+
+
+class Snapshots:
+    """The snapshots of all namespaces.
+
+    Args:
+        shared: what all sandboxes of the engine work with.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self.table = SnapshotTable(shared.store)
+        self._kept = shared.lifecycle.parts.layers.snapshots
+        self._making: set[str] = set()  # no row tells of these yet
+
+    async def take(self, box: "Sandbox", wanted: TakeSnapshot) -> Snapshot:
+        """Keep the files of *box* as they are now; one that never ran is started first.
+
+        Raises:
+            ValidationFailedError: a name or label is malformed.
+            SnapshotFailedError: its processes could not be frozen.
+            ContainerUnavailableError: the host's disk is too full (reason "capacity").
+        """
+        check_names(wanted)
+        async with self._taken(box) as (id, record):
+            kept = self.described(id, record, wanted, await self._kept.usage(id))
+            state_dir = self._shared.settings.storage.state_dir
+            await self._shared.lifecycle.parts.images.hold(kept.in_force.digest, id, state_dir)
+            await self.table.add(kept)
+        await box.entry.change(lambda old: _based_on(old, record.layer_id, id))
+        return kept.snapshot
+
+    def described(self, id: str, record: Record, wanted: TakeSnapshot, size: int = 0) -> Kept:
+        """Return what is kept of *record* beside its files."""
+        if record.in_force is None:
+            raise AssertionError("what has files was in force once")
+        now = rules.now()
+        ttl = None if wanted.ttl_ms is None else timedelta(milliseconds=wanted.ttl_ms)
+        told = Snapshot(
+            id=id,
+            namespace=record.namespace,
+            sandbox=record.id,
+            name=wanted.name,
+            labels=wanted.labels,
+            size=size,
+            created_at=now,
+            parent=record.snapshot,
+            expires_at=None if ttl is None else now + ttl,
+            image=record.in_force.image,
+        )
+        return Kept(snapshot=told, options=record.wanted, env=record.env, in_force=record.in_force)
+
+    @asynccontextmanager
+    async def _taken(self, box: "Sandbox") -> AsyncIterator[tuple[str, Record]]:
+        """Keep the files; they go again when what is done with them fails."""
+        id = str(uuid.uuid4())
+        self._making.add(id)
+        try:
+            yield id, await self._freeze_and_keep(box, id)
+        except BaseException:
+            await self._kept.delete(id)
+            raise
+        finally:
+            self._making.discard(id)
+
+    async def _freeze_and_keep(self, box: "Sandbox", id: str) -> Record:
+        if (record := await box.load()) is None or record.in_force is None:
+            await box.ensure_running()
+
+        async def keep() -> None:
+            endpoint = box.endpoint if box.is_in(State.RUNNING) else None
+            try:
+                if endpoint:
+                    await endpoint.runtime.pause(endpoint.host_ref)
+                await self._kept.take(box.entry.existing.layer_id, id)
+            except TimeoutError as error:
+                raise SnapshotFailedError(
+                    "the sandbox's processes could not be frozen",
+                    retry_after=1.0,
+                    suggestion="try again; a process may hang in the kernel",
+                ) from error
+            finally:
+                if endpoint:
+                    await endpoint.runtime.resume(endpoint.host_ref)
+
+        await box.alone("snapshot", keep)
+        return box.entry.existing
+
+    @asynccontextmanager
+    async def passing(self, box: "Sandbox") -> AsyncIterator[str]:
+        """Have a snapshot of *box* that nobody is told of, for as long as it is needed."""
+        id = str(uuid.uuid4())
+        self._making.add(id)
+        try:
+            await self._freeze_and_keep(box, id)
+            yield id
+        finally:
+            await self._kept.delete(id)
+            self._making.discard(id)
+
+    async def get(self, namespace: str, id: str) -> Kept:
+        """Return a snapshot of a namespace.
+
+        Raises:
+            SnapshotNotFoundError: there is none, or its time is over.
+        """
+        found = await self.table.get(namespace, id)
+        ends = found.snapshot.expires_at if found else None
+        if found is None or (ends and ends <= rules.now()):
+            raise SnapshotNotFoundError(
+                f"no snapshot {id[:80]!r} in namespace {namespace!r}",
+                context={"namespace": namespace, "snapshot": id[:80]},
+            )
+        return found
+
+    async def list(
+        self, namespace: str, wanted: ListSnapshots, labels: Mapping[str, str]
+    ) -> SnapshotPage:
+        """Return one page of a namespace's snapshots, the oldest first."""
+        try:
+            after = int(wanted.cursor or "0")
+        except ValueError as error:
+            raise ValidationFailedError(
+                "this is no cursor of a listing", context={"field": "cursor"}
+            ) from error
+        found, end = await self.table.page(
+            namespace,
+            sandbox=wanted.sandbox,
+            labels=labels,
+            after=after,
+            limit=max(1, min(wanted.limit, MAX_PAGE)),
+        )
+        return SnapshotPage(snapshots=found, cursor=None if end is None else str(end))
+
+    async def delete(self, namespace: str, id: str) -> None:
+        """Forget a snapshot. Sandboxes that began as it keep their files. Idempotent."""
+        if await self.table.get(namespace, id):
+            await self._remove(id)
+
+    async def diff(self, box: "Sandbox", since: str) -> Diff:
+        """Return what changed in *box* since a snapshot was taken.
+
+        Raises:
+            SnapshotNotFoundError: there is no such snapshot.
+            SandboxNotFoundError: there is no such sandbox.
+            FilesystemError: folders are nested too deep to be compared.
+        """
+        before = await self.get(box.namespace, since)
+        record = await box.load()
+        if record is None or record.in_force is None:
+            raise SandboxNotFoundError(f"sandbox {box.id!r} has no files to compare")
+        images = self._shared.lifecycle.parts.images
+        lowers = (await images.obtain(record.in_force.digest)).layers
+        async with self.passing(box) as now:
+            folders = [await self._kept.attach(id) for id in (before.snapshot.id, now)]
+
+            def compare() -> list[diff.Change]:
+                old, new = (folder / "upper" for folder in folders)
+                return list(islice(diff.changes(old, new, lowers), MAX_CHANGES + 1))
+
+            found = await asyncio.to_thread(compare)
+        told = [
+            Change(path=_text(c.path), kind=c.kind, type=c.type, size=c.size)
+            for c in found[:MAX_CHANGES]
+        ]
+        return Diff(changes=told, truncated=len(found) > MAX_CHANGES)
+
+    async def tidy(self) -> None:
+        """Remove snapshots whose time is over, and files that no row tells of."""
+        stored = set(await self._kept.list())
+        rows = await self.table.all()
+        now = rules.now().timestamp()
+        for id, ends in rows.items():
+            if ends is not None and ends <= now:
+                log.info("a snapshot's time is over", snapshot=id)
+                await self._remove(id)
+        for id in stored - rows.keys() - self._making:
+            log.info("removing an orphaned snapshot", snapshot=id)
+            await self._kept.delete(id)
+
+    async def _remove(self, id: str) -> None:
+        digest = await self.table.digest(id)
+        await self.table.delete(id)
+        await self._kept.delete(id)
+        if digest:
+            await self._shared.lifecycle.parts.images.release(digest, id)
+
+
+def check_names(wanted: TakeSnapshot) -> None:
+    """Refuse names and labels that could not be shown or looked for.
+
+    Raises:
+        ValidationFailedError: one is too long or has characters that have a meaning in a filter.
+    """
+    if len(wanted.name or "") > MAX_NAME or not (wanted.name or "x").isprintable():
+        raise ValidationFailedError(
+            f"a name is at most {MAX_NAME} printable characters", context={"field": "name"}
+        )
+    if wanted.ttl_ms is not None and wanted.ttl_ms <= 0:
+        raise ValidationFailedError("a snapshot lives some time", context={"field": "ttl"})
+    rules.check_options(SandboxOptions(labels=wanted.labels), {})
+
+
+def _based_on(record: Record, layer_id: str, snapshot: str) -> dict[str, str]:
+    return {"snapshot": snapshot} if record.layer_id == layer_id else {}
+
+
+def _text(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,63 @@
+"""Handlers of snapshots, forks and comparisons."""
+
+from starlette.requests import Request
+
+from atoll.engine.engine import Engine
+from atoll.engine.sandbox import Sandbox
+from atoll.server.queries import labels
+from atoll.wire.base import Done, Empty
+from atoll.wire.sandbox import SandboxInfo
+from atoll.wire.snapshots import (
+    Diff,
+    DiffRequest,
+    Fork,
+    ForkResult,
+    ListSnapshots,
+    RestoreSnapshot,
+    Snapshot,
+    SnapshotPage,
+    TakeSnapshot,
+)
+
+
+def _object(engine: Engine, request: Request) -> Sandbox:
+    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+
+
+async def take(engine: Engine, request: Request, wanted: TakeSnapshot) -> Snapshot:
+    """Keep the files as they are now."""
+    return await engine.snapshots.take(_object(engine, request), wanted)
+
+
+async def fork(engine: Engine, request: Request, wanted: Fork) -> ForkResult:
+    """Make sandboxes that begin with these files."""
+    return await engine.forks.fork(_object(engine, request), wanted)
+
+
+async def restore(engine: Engine, request: Request, wanted: RestoreSnapshot) -> SandboxInfo:
+    """Go back to a snapshot."""
+    box = _object(engine, request)
+    return box.info(await engine.forks.restore(box, wanted.snapshot))
+
+
+async def diff(engine: Engine, request: Request, wanted: DiffRequest) -> Diff:
+    """Tell what changed since a snapshot."""
+    return await engine.snapshots.diff(_object(engine, request), wanted.since)
+
+
+async def listing(engine: Engine, request: Request, wanted: ListSnapshots) -> SnapshotPage:
+    """List a namespace's snapshots."""
+    namespace = request.path_params["namespace"]
+    return await engine.snapshots.list(namespace, wanted, labels(wanted.labels))
+
+
+async def get(engine: Engine, request: Request, wanted: Empty) -> Snapshot:
+    """Return one snapshot."""
+    params = request.path_params
+    return (await engine.snapshots.get(params["namespace"], params["snapshot"])).snapshot
+
+
+async def delete(engine: Engine, request: Request, wanted: Empty) -> Done:
+    """Forget one snapshot."""
+    await engine.snapshots.delete(request.path_params["namespace"], request.path_params["snapshot"])
+    return Done()
