@@ -172,5 +172,8 @@ for name, *arguments in (
 """
     done = [line.split()[1:] for line in box.python(script).splitlines()]
     assert done == [["-1", "1"]] * 8
-    own = "import os; os.nice(5); os.sched_setaffinity(0, {0}); print(os.getpriority(0, 0))"
+    own = (
+        "import os; was = os.getpriority(0, 0); os.nice(5); os.sched_setaffinity(0, {0});"
+        "print(os.getpriority(0, 0) - was)"
+    )
     assert box.python(own) == "5\n"
