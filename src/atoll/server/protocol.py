@@ -9,12 +9,14 @@ read.
 
 import asyncio
 import secrets
+import socket
 from typing import Any
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from atoll.errors import ContainerUnavailableError, SandboxError, ValidationFailedError
+from atoll.host import unix
 from atoll.server import shapes
 
 MAX_HEAD = 16 * 1024
@@ -49,6 +51,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first head; where this is one connection too many, one has to go."""
         super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family == socket.AF_UNIX:
+            unix.enlarge_buffer(connection)
         self._expect()
         if self.limit_concurrency and len(self.connections) >= self.limit_concurrency:
             self._make_room()

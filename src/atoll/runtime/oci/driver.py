@@ -25,7 +25,7 @@ import msgspec
 
 import atoll
 from atoll.errors import ContainerUnavailableError, SandboxError
-from atoll.host import linux, process, uts
+from atoll.host import linux, process, unix, uts
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli, unusable
@@ -229,6 +229,7 @@ class OciRuntime:
         try:
             with _short_path(run_dir) as path:
                 await asyncio.get_running_loop().sock_connect(connection, path)
+            unix.enlarge_buffer(connection)
         except BaseException as error:
             connection.close()
             if isinstance(error, FileNotFoundError):

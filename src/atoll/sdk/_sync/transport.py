@@ -5,6 +5,7 @@ request over a unix socket costs 0.3 to 0.4 ms of client and server time togethe
 library is used as it is, with its own pool but without its limits on connections.
 """
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,6 +41,10 @@ that a request never meets a connection that is just being closed."""
 _READ_BYTES = 1 << 18
 """Bytes read from a connection at once. With the library's own 64 KiB large files come at half the
 rate (measured: 0.8 against 1.6 GB/s), and it has no other way to say so than its class."""
+
+_SEND_BYTES = 1 << 19
+"""Send buffer of a connection, as far as the kernel allows (twice its default of 208 KiB): whole
+pieces of a file go at once, for half of the client's time."""
 
 
 class ConnectionLostError(Exception):
@@ -219,7 +224,10 @@ def _new_client(endpoint: _shared.Endpoint) -> "httpx2.Client":
         headers["authorization"] = f"Bearer {endpoint.api_key}"
     if endpoint.remote:
         return httpx2.Client(headers=headers, limits=limits)
-    transport = httpx2.HTTPTransport(uds=endpoint.socket, limits=limits, trust_env=False)
+    options = [(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)]
+    transport = httpx2.HTTPTransport(
+        uds=endpoint.socket, limits=limits, trust_env=False, socket_options=options
+    )
     return httpx2.Client(headers=headers, transport=transport, trust_env=False)
 
 
