@@ -22,6 +22,7 @@ VERBS = {
     "dev": "atoll.cli.dev",
     "doctor": "atoll.cli.doctor",
     "image": "atoll.cli.image",
+    "pool": "atoll.cli.pool",
     "ps": "atoll.cli.ps",
     "run": "atoll.cli.run",
     "serve": "atoll.cli.serve",

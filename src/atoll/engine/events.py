@@ -6,7 +6,7 @@ A change of state and its event are one commit, so that neither is ever without 
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Final
 from weakref import WeakValueDictionary
@@ -93,7 +93,7 @@ class Events:
             for number, body in rows
         ]
 
-    async def follow(self, key: Key, seq: int) -> AsyncIterator[SandboxEvent]:
+    async def follow(self, key: Key, seq: int) -> AsyncGenerator[SandboxEvent, None]:
         """Yield the events whose number is above *seq*, for ever."""
         news = self._news.setdefault(key, asyncio.Event())
         while True:

@@ -199,7 +199,7 @@ def sandbox_options(**options: Any) -> SandboxOptions | None:
         ValidationFailedError: one of them is malformed; the message names it.
     """
     for name in _DURATIONS:
-        options[f"{name}_ms"] = milliseconds(name, options.pop(name))
+        options[f"{name}_ms"] = milliseconds(name, options.pop(name, None))
     given = {name: value for name, value in options.items() if value is not None}
     if not given:
         return None

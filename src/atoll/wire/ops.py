@@ -286,10 +286,13 @@ CHECK_PORT = Op("check_port", "GET", PORT, ports.CheckPort, ports.PortState, sco
 UNEXPOSE_PORT = Op("unexpose_port", "DELETE", PORT, Empty, Done)
 PREVIEW_LINK = Op("preview_link", "POST", PORT + "/link", ports.MakeLink, ports.PreviewLink)
 PREVIEW_LOG = Op("preview_log", "GET", PORT + "/log", Empty, ports.AccessLog, scope=_READ)
-CONNECT_PORT = Op("connect_port", "GET", PORT + "/connect", ports.ConnectPort, Done)
-CONNECT_PREVIEWS = Op(
-    "connect_previews", "GET", "/v2/previews", ports.ConnectPreviews, Done, shared=True
+CONNECT_PORT = Op(
+    "connect_port", "GET", PORT + "/connect", ports.ConnectPort, Done, kind=Kind.STREAM
 )
+CONNECT_PREVIEWS = Op(
+    "connect_previews", "GET", "/v2/previews", ports.ConnectPreviews, Done,
+    kind=Kind.STREAM, shared=True,
+)  # fmt: skip
 
 
 SNAPSHOTS = NAMESPACE + "/snapshots"

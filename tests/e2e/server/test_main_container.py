@@ -2,13 +2,9 @@
 
 import os
 import random
-import re
-import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,54 +16,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from integration.server.engines import EngineProcess, eventually
+from e2e.hosts import SANDBOXES, Host, run
+from integration.server.engines import eventually
 
 pytestmark = pytest.mark.e2e
 
-SANDBOXES = "/v2/namespaces/N/sandboxes"
 BOX = SANDBOXES + "/box"
 SLOW = {"command": ["sh", "-c", "for i in $(seq 30); do echo $i; sleep 0.1; done"]}
-
-
-class Host:
-    """One state directory and the engines on it."""
-
-    def __init__(self) -> None:
-        self.state_dir = Path(tempfile.mkdtemp(prefix="atoll-e2e-", dir="/tmp"))
-        self._started: list[EngineProcess] = []
-
-    def start(self, *flags: str) -> EngineProcess:
-        engine = EngineProcess(self.state_dir, *flags, level="container")
-        self._started.append(engine)
-        assert "error" not in engine.hello, engine.hello
-        return engine
-
-    def left(self, engine_id: str) -> list[str]:
-        """What this engine made on the host and is still there."""
-        found = [line for line in _lines("/proc/self/mountinfo") if f"/{engine_id}-" in line]
-        found += [str(path) for path in Path("/sys/fs/cgroup").rglob(f"{engine_id}-*")]
-        found += [str(path) for path in (self.state_dir / "run").iterdir()]
-        links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
-        return found + re.findall(rf"alias {engine_id}-\S+", links.stdout)
-
-    def layers(self) -> list[Path]:
-        """The writable layers of all sandboxes."""
-        return [path for path in (self.state_dir / "layers").glob("**/upper") if path.is_dir()]
-
-    def close(self) -> None:
-        for engine in self._started:
-            engine.end(signal.SIGKILL)
-        last = self.start()
-        with last.client() as client:
-            for info in client.get(SANDBOXES).json()["sandboxes"]:
-                client.delete(f"{SANDBOXES}/{info['id']}")
-        assert last.end() == 0
-        assert not os.path.ismount(self.state_dir / "layers")
-        shutil.rmtree(self.state_dir)
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines()
 
 
 @pytest.fixture
@@ -77,13 +32,6 @@ def host() -> Iterator[Host]:
     found = Host()
     yield found
     found.close()
-
-
-def run(client: httpx2.Client, url: str, *command: str) -> dict[str, Any]:
-    answer = client.post(url + "/exec", json={"command": list(command)})
-    assert answer.status_code == 200, answer.text
-    body: dict[str, Any] = answer.json()
-    return body
 
 
 def test_fifty_first_calls_make_exactly_one_container(host: Host) -> None:

@@ -8,7 +8,7 @@ from atoll.engine.engine import Engine
 from atoll.engine.launch import Launch
 from atoll.engine.lifecycle import Lifecycle
 from atoll.engine.steps import STEPS, Step
-from atoll.errors import FilesystemError, NoSpaceError
+from atoll.errors import NoSpaceError
 from atoll.wire.sandbox import State
 from integration.engine.conftest import Opener
 from integration.engine.scripted import World
@@ -47,22 +47,6 @@ async def test_a_start_that_fails_after_any_step_leaves_nothing(
     assert caught.value.context["step"] == name
     assert world.left() == {}
     assert await world.layers.list() == []
-    await start(engine)
-
-
-async def test_a_sandbox_whose_files_are_missing_is_not_started_with_none(
-    engine: Engine, world: World
-) -> None:
-    """An empty layer in their place would hide the loss, and look like data nobody ever wrote."""
-    await start(engine)
-    box = engine.sandbox("N", "box")
-    await box.stop()
-    layer = box.record.layer_id if box.record else ""
-    await world.layers.delete(layer)
-    with pytest.raises(FilesystemError, match="not in the layer store"):
-        await start(engine)
-    assert await world.layers.list() == []
-    await world.layers.create(layer, 0)
     await start(engine)
 
 
@@ -112,16 +96,3 @@ async def test_an_undo_that_fails_does_not_keep_the_others_from_running(
         await engine.sandbox("N", "box").stop()
     assert set(world.left()) == {"roots"}
     assert (await engine.info("N", "box")).state is State.STOPPED
-
-
-async def test_environment_of_the_image_the_caller_and_unset_names(
-    engine: Engine, world: World
-) -> None:
-    from atoll.wire.sandbox import SandboxOptions
-
-    await engine.sandbox("N", "My_Box").configure(SandboxOptions(env={"A": "1", "B": None}))
-    await engine.sandbox("N", "My_Box").ensure_running()
-    (spec,) = world.runtime.running.values()
-    assert spec.env == {"A": "1"}
-    assert spec.hostname == "my-box"
-    assert spec.run_dir.parent.name == spec.host_ref

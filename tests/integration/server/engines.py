@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ import httpx2
 class EngineProcess:
     """One ``atoll serve`` on *state_dir*; `hello` is its ready line."""
 
-    def __init__(self, state_dir: Path, *flags: str, level: str = "fake") -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        *flags: str,
+        level: str = "fake",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.state_dir = state_dir
         state_dir.mkdir(mode=0o700, exist_ok=True)
         reader, writer = os.pipe()
@@ -27,7 +34,12 @@ class EngineProcess:
                 *(*port, "--ready-fd", str(writer), *flags),
             ],
             pass_fds=[writer],
-            env={**os.environ, "ATOLL_RUNTIME_DEFAULT": level, "ATOLL_LOG_FORMAT": "json"},
+            env={
+                **os.environ,
+                "ATOLL_RUNTIME_DEFAULT": level,
+                "ATOLL_LOG_FORMAT": "json",
+                **(settings or {}),
+            },
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

@@ -1,0 +1,72 @@
+"""What happens to a sandbox, as an iterator. Events are numbered, so a lost stream is resumed."""
+
+from contextlib import aclosing
+from typing import Self
+
+from atoll.sdk import _aio, _shared
+from atoll.sdk._async.target import Address
+from atoll.sdk._async.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
+from atoll.sdk._events import EventReader
+from atoll.wire import ops
+from atoll.wire.sandbox import SandboxEvent
+
+
+class EventStream:
+    """An async iterator of `SandboxEvent`: those that are kept, then, if followed, new ones.
+
+    Reading it wakes nothing. Closing the stream, or leaving an `async with` block, ends it.
+    """
+
+    def __init__(self, address: Address, request: ops.Events) -> None:
+        self._address = address
+        self._request = request
+        self._events = self._run()
+
+    def __aiter__(self) -> "EventStream":
+        return self
+
+    async def __anext__(self) -> SandboxEvent:
+        return await anext(self._events)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        await self._events.aclose()
+
+    async def _run(self) -> _aio.Stream[SandboxEvent]:
+        after, finished = self._request.after, False
+        away = _shared.Backoff(_aio.now() + _shared.RECONNECT_SECONDS, _aio.jitter)
+        while not finished:
+            reader = EventReader(SandboxEvent)
+            try:
+                async with aclosing(self._once(reader, after)) as events:
+                    async for event in events:
+                        after = event.seq
+                        away = _shared.Backoff(_aio.now() + _shared.RECONNECT_SECONDS, _aio.jitter)
+                        yield event
+            except ConnectionLostError as error:
+                delay = away.wait(_aio.now())
+                if delay is None:
+                    raise _shared.lost("events", str(error)) from error
+                await _aio.sleep(delay)
+            finished = reader.finished
+
+    async def _once(
+        self, reader: EventReader[SandboxEvent], after: int
+    ) -> _aio.Stream[SandboxEvent]:
+        request = ops.Events(after=after, follow=self._request.follow)
+        call = _shared.build_call(ops.EVENTS, self._address.params, request)
+        send = self._address.transport.send(
+            call, ready=self._address.ready, timeout=SILENCE_SECONDS
+        )
+        async with send as answer, aclosing(chunks_of(answer)) as chunks:
+            async for chunk in chunks:
+                for event in reader.feed(chunk):
+                    yield event
+        if not reader.finished:
+            raise ConnectionLostError("the stream ended early")

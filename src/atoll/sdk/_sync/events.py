@@ -1,0 +1,70 @@
+"""What happens to a sandbox, as an iterator. Events are numbered, so a lost stream is resumed."""
+
+from contextlib import closing
+from typing import Self
+
+from atoll.sdk import _io, _shared
+from atoll.sdk._sync.target import Address
+from atoll.sdk._sync.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
+from atoll.sdk._events import EventReader
+from atoll.wire import ops
+from atoll.wire.sandbox import SandboxEvent
+
+
+class EventStream:
+    """An iterator of `SandboxEvent`: those that are kept, then, if followed, new ones.
+
+    Reading it wakes nothing. Closing the stream, or leaving an `with` block, ends it.
+    """
+
+    def __init__(self, address: Address, request: ops.Events) -> None:
+        self._address = address
+        self._request = request
+        self._events = self._run()
+
+    def __iter__(self) -> "EventStream":
+        return self
+
+    def __next__(self) -> SandboxEvent:
+        return next(self._events)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the stream."""
+        self._events.close()
+
+    def _run(self) -> _io.Stream[SandboxEvent]:
+        after, finished = self._request.after, False
+        away = _shared.Backoff(_io.now() + _shared.RECONNECT_SECONDS, _io.jitter)
+        while not finished:
+            reader = EventReader(SandboxEvent)
+            try:
+                with closing(self._once(reader, after)) as events:
+                    for event in events:
+                        after = event.seq
+                        away = _shared.Backoff(_io.now() + _shared.RECONNECT_SECONDS, _io.jitter)
+                        yield event
+            except ConnectionLostError as error:
+                delay = away.wait(_io.now())
+                if delay is None:
+                    raise _shared.lost("events", str(error)) from error
+                _io.sleep(delay)
+            finished = reader.finished
+
+    def _once(self, reader: EventReader[SandboxEvent], after: int) -> _io.Stream[SandboxEvent]:
+        request = ops.Events(after=after, follow=self._request.follow)
+        call = _shared.build_call(ops.EVENTS, self._address.params, request)
+        send = self._address.transport.send(
+            call, ready=self._address.ready, timeout=SILENCE_SECONDS
+        )
+        with send as answer, closing(chunks_of(answer)) as chunks:
+            for chunk in chunks:
+                for event in reader.feed(chunk):
+                    yield event
+        if not reader.finished:
+            raise ConnectionLostError("the stream ended early")

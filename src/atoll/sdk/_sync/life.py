@@ -1,0 +1,67 @@
+"""The life of a sandbox: sleep and wake, its timers, what it uses and what happens to it."""
+
+from collections.abc import Mapping
+
+from atoll.sdk import _arguments
+from atoll.sdk._sync.events import EventStream
+from atoll.sdk._sync.target import Target
+from atoll.wire import ops
+from atoll.wire.base import Duration, Empty
+from atoll.wire.sandbox import Metrics, SandboxInfo, SandboxOptions
+
+
+class Life(Target):
+    """Part of `Sandbox`."""
+
+    def sleep(self) -> SandboxInfo:
+        """Put it to sleep now, as its `sleep_mode` says, whatever it does. The next call wakes it."""
+        return self._call(ops.SLEEP, Empty())
+
+    def wake(self) -> SandboxInfo:
+        """Create or wake it now instead of with its next operation."""
+        return self._call(ops.START, Empty())
+
+    def renew_activity_timeout(self) -> None:
+        """Have its idle time begin anew. One that sleeps goes on sleeping.
+
+        Raises:
+            SandboxNotFoundError: it was never created, or destroyed.
+        """
+        self._call(ops.RENEW, Empty())
+
+    def set_sleep_after(self, duration: Duration) -> None:
+        """Set the idle time before it sleeps, from now on."""
+        self._set(_arguments.sandbox_options(sleep_after=duration))
+
+    def set_keep_alive(self, keep_alive: bool) -> None:  # as in 0.12
+        """Set whether it never sleeps by itself, from now on."""
+        self._set(_arguments.sandbox_options(keep_alive=keep_alive))
+
+    def set_labels(self, labels: Mapping[str, str]) -> None:
+        """Replace its labels."""
+        self._set(_arguments.sandbox_options(labels=labels))
+
+    def _set(self, options: SandboxOptions | None) -> None:
+        if options is not None:
+            self._call(ops.ENSURE, options)
+
+    def metrics(self) -> Metrics:
+        """Return what it uses now. Wakes nothing.
+
+        Raises:
+            SandboxNotFoundError: it was never created, or destroyed.
+        """
+        return self._call(ops.METRICS, Empty())
+
+    def events(self, *, follow: bool = False, after: int = 0) -> EventStream:
+        """Return what happened to it, the oldest event first; the last 200 are kept.
+
+        Args:
+            follow: go on with what happens, also when it does not exist yet.
+            after: only events whose `seq` is above this.
+        """
+        return EventStream(self._address, ops.Events(after=after, follow=follow))
+
+    def get_container_placement_id(self) -> str | None:
+        """Return a name of its present start, a different one after every sleep; None: it sleeps."""
+        return (self._call(ops.INFO, Empty())).placement_id

@@ -1,0 +1,65 @@
+"""One state directory, the engines on it, and what they leave on the host. With real containers."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from integration.server.engines import EngineProcess
+
+SANDBOXES = "/v2/namespaces/N/sandboxes"
+
+
+class Host:
+    """One state directory and the engines on it."""
+
+    def __init__(self) -> None:
+        self.state_dir = Path(tempfile.mkdtemp(prefix="atoll-e2e-", dir="/tmp"))
+        self._started: list[EngineProcess] = []
+
+    def start(self, *flags: str, **settings: str) -> EngineProcess:
+        """Start an engine; *settings* are its variables beside those of the test."""
+        engine = EngineProcess(self.state_dir, *flags, level="container", settings=settings)
+        self._started.append(engine)
+        assert "error" not in engine.hello, engine.hello
+        return engine
+
+    def left(self, engine_id: str) -> list[str]:
+        """What this engine made on the host and is still there."""
+        found = [line for line in _lines("/proc/self/mountinfo") if f"/{engine_id}-" in line]
+        found += [str(path) for path in Path("/sys/fs/cgroup").rglob(f"{engine_id}-*")]
+        found += [str(path) for path in (self.state_dir / "run").iterdir()]
+        links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
+        return found + re.findall(rf"alias {engine_id}-\S+", links.stdout)
+
+    def layers(self) -> list[Path]:
+        """The writable layers of all sandboxes."""
+        return [path for path in (self.state_dir / "layers").glob("**/upper") if path.is_dir()]
+
+    def close(self) -> None:
+        for engine in self._started:
+            engine.end(signal.SIGKILL)
+        last = self.start()
+        with last.client() as client:
+            for info in client.get(SANDBOXES).json()["sandboxes"]:
+                client.delete(f"{SANDBOXES}/{info['id']}")
+        assert last.end() == 0
+        assert not os.path.ismount(self.state_dir / "layers")
+        shutil.rmtree(self.state_dir)
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines()
+
+
+def run(client: httpx2.Client, url: str, *command: str) -> dict[str, Any]:
+    answer = client.post(url + "/exec", json={"command": list(command)})
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body

@@ -1,0 +1,37 @@
+import pytest
+
+from atoll.engine.engine import Engine
+from atoll.errors import FilesystemError
+from atoll.wire.sandbox import SandboxOptions
+from integration.engine.scripted import World
+
+
+async def start(engine: Engine) -> None:
+    await engine.sandbox("N", "box").ensure_running()
+
+
+async def test_a_sandbox_whose_files_are_missing_is_not_started_with_none(
+    engine: Engine, world: World
+) -> None:
+    """An empty layer in their place would hide the loss, and look like data nobody ever wrote."""
+    await start(engine)
+    box = engine.sandbox("N", "box")
+    await box.stop()
+    layer = box.record.layer_id if box.record else ""
+    await world.layers.delete(layer)
+    with pytest.raises(FilesystemError, match="not in the layer store"):
+        await start(engine)
+    assert await world.layers.list() == []
+    await world.layers.create(layer, 0)
+    await start(engine)
+
+
+async def test_environment_of_the_image_the_caller_and_unset_names(
+    engine: Engine, world: World
+) -> None:
+    await engine.sandbox("N", "My_Box").configure(SandboxOptions(env={"A": "1", "B": None}))
+    await engine.sandbox("N", "My_Box").ensure_running()
+    (spec,) = world.runtime.running.values()
+    assert spec.env == {"A": "1"}
+    assert spec.hostname == "my-box"
+    assert spec.run_dir.parent.name == spec.host_ref
