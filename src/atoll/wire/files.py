@@ -198,11 +198,13 @@ class Replacements(Result, frozen=True, kw_only=True):
 class DownloadRequest(PathRequest, frozen=True, kw_only=True):
     """Pack a file or directory. `excludes` are globs, comma separated.
 
-    With `gitignore` what the ignore files of the tree name is left out, and `.git` itself.
+    With `gitignore` what the ignore files of the tree name is left out, and `.git` itself. Without
+    `hard_links` every name of a file is packed with its content.
     """
 
     excludes: str | None = None
     gitignore: bool = False
+    hard_links: bool = True
 
 
 class Archive(Result, frozen=True, kw_only=True):

@@ -28,16 +28,17 @@ def download(stream: Stream, fields: Fields) -> None:
     path = fields.path()
     excluded = globs.matcher((fields.optional_text("excludes") or "").split(","))
     gitignore = fields.flag("gitignore")
+    hard_links = fields.flag("hard_links", default=True)
     with pathnames.blame(path):
         if not stat.S_ISDIR(os.stat(path).st_mode):
             with pathnames.target(path) as place:
-                packer = Packer(stream, path)
+                packer = Packer(stream, path, hard_links=hard_links)
                 packer.add(place.directory, place.name, path.rpartition(b"/")[2])
                 packer.finish()
             return
         with walking.opened(path) as top:
             ignored = ignores.Ignored(top)
-            packer = Packer(stream, path)
+            packer = Packer(stream, path, hard_links=hard_links)
             for item in walking.walk(
                 top,
                 accept=lambda _name, relative, is_directory: (
@@ -52,10 +53,15 @@ def download(stream: Stream, fields: Fields) -> None:
 
 
 class Packer:
-    """Writes the members of one archive to the caller."""
+    """Writes the members of one archive to the caller.
 
-    def __init__(self, stream: Stream, path: bytes) -> None:
+    Args:
+        hard_links: the second name of a file is a link to the first, not the content again.
+    """
+
+    def __init__(self, stream: Stream, path: bytes, *, hard_links: bool) -> None:
         self._stream = stream
+        self._keep_links = hard_links
         self._frame = bytearray()
         self._hard_links: dict[tuple[int, int], bytes] = {}
         self._files = self._size = 0
@@ -105,7 +111,7 @@ class Packer:
                 self._note("changed", member)
             self._put(tars.padding(found.st_size))
             self._size += found.st_size
-            if found.st_nlink > 1:
+            if found.st_nlink > 1 and self._keep_links:
                 self._hard_links[found.st_dev, found.st_ino] = member
         finally:
             os.close(file)

@@ -1,0 +1,53 @@
+"""Tunnels from the internet to a port: what a request may ask for."""
+
+import re
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from atoll.engine.engine import Engine
+from atoll.errors import TunnelNotAvailableError
+from atoll.server.bridge import requests
+from atoll.server.bridge.failures import invalid
+
+RESERVED = 3000
+"""The original's own port in every container."""
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+async def open(engine: Engine, request: Request) -> Response:
+    """Open a tunnel to a port."""
+    port = checked_port(request.path_params["port"])
+    name = checked_name(await requests.body(engine, request, dict[str, Any], optional=True))
+    requests.sandbox(engine, request)
+    shown = f"port {port}" + (f" as {name}" if name else "")
+    raise TunnelNotAvailableError(f"this engine has no tunnels ({shown})")
+
+
+async def close(engine: Engine, request: Request) -> Response:
+    """Close the tunnel to a port; there is none."""
+    checked_port(request.path_params["port"])
+    requests.sandbox(engine, request)
+    return Response(status_code=204)
+
+
+def checked_port(text: str) -> int:
+    """Return the port; raise `ValidationFailedError` when a tunnel cannot have it."""
+    port = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
+    if not 1024 <= port <= 0xFFFF or port == RESERVED:
+        raise invalid("Invalid port")
+    return port
+
+
+def checked_name(body: dict[str, Any]) -> str | None:
+    """Return the tunnel's name; raise `ValidationFailedError` when it is no DNS label."""
+    name = body.get("name")
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise invalid("name must be a string when provided")
+    if not _LABEL.fullmatch(name):
+        raise invalid("name must be a DNS label: a-z, 0-9 and '-', at most 63 characters")
+    return name
