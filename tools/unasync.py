@@ -24,6 +24,7 @@ RENAMED = {
     "AsyncHTTPTransport": "HTTPTransport",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
+    "AsyncNetworkStream": "NetworkStream",
     "StopAsyncIteration": "StopIteration",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -37,6 +38,7 @@ RENAMED = {
     "aiter_raw": "iter_raw",
     "anext": "next",
     "asynccontextmanager": "contextmanager",
+    "handle_async_request": "handle_request",
 }
 WORDS = [
     (re.compile(r"\b(?:an|\(?)async(hronous)?\)? (?=(?:with|for|def|iterator|iterable)\b)"), ""),

@@ -31,15 +31,18 @@ if TYPE_CHECKING:
     from atoll.sdk._async.process import ProcessHandle
     from atoll.sdk._async.sandbox import Sandbox
     from atoll.sdk._async.service import ServiceResponse
+    from atoll.sdk._async.service import ServiceResponse
     from atoll.sdk._async.session import Session
     from atoll.sdk._async.snapshots import Forks
     from atoll.sdk._async.streams import ExecStream, parse_sse_stream
     from atoll.sdk._async.watch import WatchStream
     from atoll.sdk._async.websocket import WebSocket
+    from atoll.sdk._async.websocket import WebSocket
     from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
+    from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.process import (
         ExecEvent,
@@ -88,6 +91,9 @@ _MODULES = {
     "atoll.wire.ports": "ExposedPort PreviewLink Visit",
     "atoll.sdk._async.service": "ServiceResponse",
     "atoll.sdk._async.websocket": "WebSocket",
+    "atoll.wire.ports": "ExposedPort PreviewLink Visit",
+    "atoll.sdk._async.service": "ServiceResponse",
+    "atoll.sdk._async.websocket": "WebSocket",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
@@ -113,6 +119,7 @@ __all__ = [
     "ExecStream",
     "Exited",
     "ExposedPort",
+    "ExposedPort",
     "Failed",
     "FileInfo",
     "FileList",
@@ -126,6 +133,7 @@ __all__ = [
     "Metrics",
     "Namespace",
     "PreviewLink",
+    "PreviewLink",
     "Process",
     "ProcessHandle",
     "ProcessInfo",
@@ -137,6 +145,7 @@ __all__ = [
     "SandboxInfo",
     "SandboxPage",
     "ServiceResponse",
+    "ServiceResponse",
     "Session",
     "SessionInfo",
     "Snapshot",
@@ -147,8 +156,10 @@ __all__ = [
     "Stdout",
     "Version",
     "Visit",
+    "Visit",
     "WatchEvent",
     "WatchStream",
+    "WebSocket",
     "WebSocket",
     "WriteResult",
     "__version__",

@@ -32,16 +32,20 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.local import local
     from atoll.sdk._sync.logs import LogStream
     from atoll.sdk._sync.previews import proxy_to_sandbox
+    from atoll.sdk._sync.previews import proxy_to_sandbox
     from atoll.sdk._sync.process import ProcessHandle
     from atoll.sdk._sync.sandbox import Sandbox
+    from atoll.sdk._sync.service import ServiceResponse
     from atoll.sdk._sync.service import ServiceResponse
     from atoll.sdk._sync.session import Session
     from atoll.sdk._sync.snapshots import Forks
     from atoll.sdk._sync.streams import ExecStream, parse_sse_stream
     from atoll.sdk._sync.watch import WatchStream
     from atoll.sdk._sync.websocket import WebSocket
+    from atoll.sdk._sync.websocket import WebSocket
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
+    from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.process import (
         ExecEvent,
@@ -88,6 +92,9 @@ _MODULES = {
     "atoll.wire.ports": "ExposedPort PreviewLink Visit",
     "atoll.sdk._sync.service": "ServiceResponse",
     "atoll.sdk._sync.websocket": "WebSocket",
+    "atoll.wire.ports": "ExposedPort PreviewLink Visit",
+    "atoll.sdk._sync.service": "ServiceResponse",
+    "atoll.sdk._sync.websocket": "WebSocket",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
@@ -112,6 +119,7 @@ __all__ = [
     "ExecStream",
     "Exited",
     "ExposedPort",
+    "ExposedPort",
     "Failed",
     "FileInfo",
     "FileList",
@@ -125,6 +133,7 @@ __all__ = [
     "Metrics",
     "Namespace",
     "PreviewLink",
+    "PreviewLink",
     "Process",
     "ProcessHandle",
     "ProcessInfo",
@@ -136,6 +145,7 @@ __all__ = [
     "SandboxInfo",
     "SandboxPage",
     "ServiceResponse",
+    "ServiceResponse",
     "Session",
     "SessionInfo",
     "Snapshot",
@@ -146,8 +156,10 @@ __all__ = [
     "Stdout",
     "Version",
     "Visit",
+    "Visit",
     "WatchEvent",
     "WatchStream",
+    "WebSocket",
     "WebSocket",
     "WriteResult",
     "__version__",

@@ -170,7 +170,9 @@ def visitor_of(visitor: Visitor, fields: Fields, trusted: Callable[[str], bool])
             break
         address = part
     scheme = (values(fields, b"x-forwarded-proto") or [b""])[-1].strip().lower()
-    return Visitor(address, scheme.decode() if scheme in {b"http", b"https"} else visitor.scheme)
+    return Visitor(
+        address or "127.0.0.1", scheme.decode() if scheme in {b"http", b"https"} else visitor.scheme
+    )
 
 
 def _is_address(text: str) -> bool:

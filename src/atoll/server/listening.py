@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from atoll.host import unix
 from atoll.proxy.server import Site
+from atoll.proxy.server import Site
 from atoll.server import sockets, tls
 from atoll.server.auth import Listener
 from atoll.server.front import Front
@@ -31,6 +32,7 @@ class HttpServer(uvicorn.Server):
         settings: limits.
         kind: where the listener is.
         site: the previews.
+        site: the previews.
         context: TLS, where it is spoken.
     """
 
@@ -39,6 +41,7 @@ class HttpServer(uvicorn.Server):
         app: ASGIApp,
         settings: ServerSettings,
         kind: Listener,
+        site: Site,
         site: Site,
         context: ssl.SSLContext | None = None,
     ) -> None:

@@ -93,7 +93,7 @@ class Raw:
         run: what is done with the connection; it ends by itself when *run* does.
     """
 
-    def __init__(self, run: Callable[[asyncio.Transport], Awaitable[None]]) -> None:
+    def __init__(self, run: Callable[[Channel], Awaitable[None]]) -> None:
         self._run = run
 
     async def __call__(self, scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -104,9 +104,11 @@ class Raw:
                 "this is a connection, not a request",
                 suggestion=f"ask for it by Connection: Upgrade and Upgrade: {wire.RAW}",
             )
-        transport = take()
-        transport.write(SWITCHED)
-        await self._run(transport)
+        channel, transport = Channel(), take()
+        channel.connection_made(transport)
+        transport.set_protocol(channel)  # before the caller may send anything
+        await channel.write(SWITCHED)
+        await self._run(channel)
 
 
 async def connect(engine: Engine, request: Request, wanted: wire.ConnectPort) -> ASGIApp:
@@ -123,12 +125,9 @@ async def connect(engine: Engine, request: Request, wanted: wire.ConnectPort) ->
                     raise
             await asyncio.sleep(RETRY)
 
-    async def run(transport: asyncio.Transport) -> None:
+    async def run(outside: Channel) -> None:
         loop = asyncio.get_running_loop()
         _, inside = await loop.create_connection(Channel, sock=connection)
-        outside = Channel()
-        outside.connection_made(transport)
-        transport.set_protocol(outside)
         held = box.activity.during(Use.CALL) if wanted.hold else nullcontext()
         with held:
             await tunnel(outside, inside, lambda: box.activity.note(Use.PREVIEW_TRAFFIC), Counts())
@@ -144,8 +143,8 @@ async def previews(engine: Engine, request: Request, wanted: wire.ConnectPreview
         named = frozenset({caller.namespace}) & (named or {caller.namespace})
     site = site_of(request)
 
-    async def run(transport: asyncio.Transport) -> None:
+    async def run(channel: Channel) -> None:
         entrance = Entrance(Visitor(""), lambda address: not address, namespaces=named)
-        await Connection(site, entrance, transport).ended()
+        await Connection(site, entrance, *channel.hand_over()).ended()
 
     return Raw(run)

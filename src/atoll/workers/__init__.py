@@ -6,5 +6,6 @@ the SDK like every other client, so a Worker can be reloaded or crash without to
 
 from atoll.workers.entry import WorkerEntrypoint
 from atoll.workers.http import URL, Headers, Request, Response
+from atoll.workers.middleware import PreviewMiddleware, preview_app
 
-__all__ = ["URL", "Headers", "Request", "Response", "WorkerEntrypoint"]
+__all__ = ["URL", "Headers", "PreviewMiddleware", "Request", "Response", "WorkerEntrypoint", "preview_app"]

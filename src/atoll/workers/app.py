@@ -12,6 +12,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from atoll.errors import SandboxError
+from atoll.sdk._async.service import ServiceResponse
+from atoll.sdk._async.websocket import WebSocket
+from atoll.workers import preview, websocket
 from atoll.workers.entry import Context, Fetch
 from atoll.workers.http import Headers, Request, Response
 
@@ -34,17 +37,29 @@ class WorkerApp:
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": 1011, "reason": "not supported yet"})
+            await self._websocket(scope, receive, send)
         else:
             response = await self._answer(_request(scope, receive))
+            if isinstance(response, WebSocket):
+                await response.close()
+                response = self._failure(TypeError("the request was not for a WebSocket"))
             await _send(response, scope["method"], send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _websocket(self, scope: Any, receive: Any, send: Any) -> None:
+        response = await self._answer(_request(scope, receive))
+        if isinstance(response, WebSocket):
+            await websocket.relay(response, receive, send)
+        else:
+            await websocket.refuse(response, scope, send)
+
+    async def _answer(self, request: Request) -> Response | WebSocket:
         try:
             response: object = await self._fetch(request)
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises is an answer
             return self._failure(error)
-        if not isinstance(response, Response):
+        if isinstance(response, ServiceResponse):
+            return preview.response(response)
+        if not isinstance(response, Response | WebSocket):
             kind = type(response).__name__
             return self._failure(TypeError(f"fetch returned {kind}, not a Response"))
         return response
@@ -70,13 +85,15 @@ def _request(scope: Any, receive: Any) -> Request:
     headers = Headers((k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"])
     server = scope.get("server") or ("localhost", None)
     host = headers.get("host") or f"{server[0]}:{server[1]}"
+    client = scope.get("client")
     path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
     query = scope["query_string"].decode("latin-1")
     return Request(
-        f"{scope['scheme']}://{host}{path}{'?' if query else ''}{query}",
-        method=scope["method"],
+        f"{scope['scheme'].replace('ws', 'http')}://{host}{path}{'?' if query else ''}{query}",
+        method=scope.get("method", "GET"),
         headers=headers,
         body=_body(receive),
+        client=client[0] if client else None,
     )
 
 

@@ -49,7 +49,7 @@ def _end_with_parent() -> None:
 async def _serve(args: argparse.Namespace) -> None:
     async with atoll.connect(args.engine) as engine:
         app = _load(args.project, args.environment, engine, dev=not args.production)
-        config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False)
+        config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, ws_max_size=32 << 20)
         with socket.socket(fileno=args.fd) as listener:
             await uvicorn.Server(config).serve(sockets=[listener])
 

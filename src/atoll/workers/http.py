@@ -107,8 +107,12 @@ class Request:
         method: str = "GET",
         headers: Headers | Mapping[str, str] | None = None,
         body: Body = None,
+        client: str | None = None,
     ) -> None:
         self.url = URL(url)
+        self.client = client
+        """Address of the visitor, where it is known."""
+
         self.method = method.upper()
         self.headers = headers if isinstance(headers, Headers) else Headers(headers)
         self._body = body
