@@ -6,11 +6,16 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from atoll.network.plan import group
+from atoll.network.rules import table_name
+from atoll.storage.label import store_key
 from integration.server.engines import EngineProcess
 
 SANDBOXES = "/v2/namespaces/N/sandboxes"
@@ -52,6 +57,53 @@ class Host:
         assert last.end() == 0
         assert not os.path.ismount(self.state_dir / "layers")
         shutil.rmtree(self.state_dir)
+
+
+def reboot(host: Host, engine_id: str) -> None:
+    """Take away what a reboot takes from an engine that is dead: all but its directories on disk."""
+    groups = list(Path("/sys/fs/cgroup").rglob(f"atoll/{engine_id}"))
+    while pids := {pid for top in groups for path in top.rglob("cgroup.procs")
+                   for pid in path.read_text().split()}:  # fmt: skip
+        for path in Path("/sys/fs/cgroup").rglob(f"atoll/{engine_id}/*/freezer.state"):
+            path.write_text("THAWED")
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.01)
+    for top in groups:
+        for folder, _, _ in os.walk(top, topdown=False):
+            _removed(Path(folder))
+    roots = f"/run/atoll/roots/{store_key(host.state_dir)}"
+    for line in reversed(_lines("/proc/self/mountinfo")):
+        target = line.split()[4]
+        if target.startswith((str(host.state_dir), roots)):
+            subprocess.run(["umount", "--lazy", target], check=True)
+    shutil.rmtree(roots, ignore_errors=True)
+    links = subprocess.run(
+        ["ip", "-o", "link", "show", "group", str(group(engine_id))],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in re.findall(r"^\d+: (atl\d+)", links.stdout, re.MULTILINE):
+        subprocess.run(["ip", "link", "delete", name], check=True)
+        for kept in Path("/run/atoll/netns").glob(name):
+            subprocess.run(["umount", kept], check=True)
+            kept.unlink()
+    subprocess.run(["nft", "delete", "table", "inet", table_name(engine_id)], check=True)
+    for claim in Path("/run/atoll/ids").iterdir():
+        if str(claim.readlink()).startswith(f"{engine_id}/"):
+            claim.unlink()
+
+
+def _removed(folder: Path) -> None:
+    """A group stays busy for a moment after its last process."""
+    end = time.monotonic() + 10
+    while folder.exists():
+        try:
+            folder.rmdir()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _lines(path: str) -> list[str]:
