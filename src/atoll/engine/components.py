@@ -3,8 +3,9 @@
 import os
 from contextlib import AsyncExitStack
 
-from atoll.engine import bare
+from atoll.engine import bare, inheritance
 from atoll.engine.parts import Parts
+from atoll.engine.registry import Registry
 from atoll.errors import RuntimeNotAvailableError
 from atoll.images.store import ImageStore
 from atoll.network.slots import NetworkSlots
@@ -12,7 +13,9 @@ from atoll.runtime.fake import FakeRuntime
 from atoll.runtime.oci.driver import OciRuntime
 from atoll.settings import Settings
 from atoll.storage.idmap import IdRanges
+from atoll.storage.label import store_key
 from atoll.storage.layers import LayerStore
+from atoll.storage.rootfs import BASE as ROOTS
 from atoll.storage.rootfs import RootfsStore
 
 LEVELS = ("container", "fake", "fake-tcp")
@@ -43,6 +46,10 @@ async def built(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Pa
 
 
 async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:
+    registry = Registry()
+    entry = await registry.enter(engine_id, settings.storage.state_dir)
+    stack.callback(_leave, registry, entry, engine_id, settings)
+    await inheritance.settle(settings, registry)
     runtime = await OciRuntime.open(settings.runtime, settings.storage, engine_id)
     layers = LayerStore(settings.storage)
     await layers.open()
@@ -60,6 +67,12 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
         ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count, engine_id),
         runtimes={runtime.level: runtime},
     )
+
+
+def _leave(registry: Registry, entry: int, engine_id: str, settings: Settings) -> None:
+    """Keep the entry while sandboxes run: only with it what they use is found without the engine."""
+    key = store_key(settings.storage.state_dir)
+    registry.leave(entry, engine_id, clean=not (ROOTS / key).exists())
 
 
 async def _close_storage(layers: LayerStore, roots: RootfsStore) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from e2e import remains
 from integration.server.engines import EngineProcess, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -43,9 +44,9 @@ class Disk:
             (self.path / name).unlink()
 
     def close(self) -> None:
-        for path in (self.path / "state/layers", self.path):
-            subprocess.run(["umount", path], stderr=subprocess.DEVNULL, check=False)
-        assert not os.path.ismount(self.path)
+        for state_dir in (self.path / "state", self.path):
+            remains.remove(state_dir)
+        subprocess.run(["umount", self.path], check=True)
 
 
 @pytest.fixture
@@ -54,17 +55,21 @@ def disk() -> Iterator[Disk]:
         pytest.skip("needs root")
     with tempfile.TemporaryDirectory(prefix="atoll-e2e-", dir="/tmp") as folder:
         made = Disk(Path(folder))
-        yield made
-        made.close()
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 @pytest.fixture
 def engine(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineProcess]:
     monkeypatch.setenv("ATOLL_RESERVE_MB", "20")
     found = EngineProcess(disk.path / "state", level="container")
-    assert "error" not in found.hello, found.hello
-    yield found
-    found.end(signal.SIGKILL)
+    try:
+        assert "error" not in found.hello, found.hello
+        yield found
+    finally:
+        found.end(signal.SIGKILL)
 
 
 def run(client: httpx2.Client, id: str, command: Any) -> httpx2.Response:
