@@ -62,6 +62,7 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}  # all variables, as the agent was last told
     workdir: str = "/workspace"
     user: str = "0:0"
+    command: list[str] = []  # the image's entry point and command
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from atoll.engine.operations import Operations
 from atoll.engine.record import InForce, Record
 from atoll.engine.steps import in_force
 from atoll.engine.warm import Warm
-from atoll.errors import ContainerNotReadyError
+from atoll.errors import ContainerNotReadyError, SandboxError
 from atoll.wire.sandbox import SandboxOptions, State
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ async def start(box: "Sandbox") -> None:
         else:
             endpoint = await _made(box, wanted)
         await _started(box, endpoint)
-    except BaseException:
+    except BaseException as error:
         await _not_started(box, before)
+        if isinstance(error, SandboxError):
+            await shared.objects.failed(box, error)
         raise
     finally:
         shared.admission.started()
@@ -123,6 +125,7 @@ async def _started(box: "Sandbox", endpoint: Endpoint) -> None:
     await box.shared.processes.woken(box, endpoint)
     box.shared.faults.at("start.processes")
     box.activity.note(Use.START)
+    box.shared.objects.preparing.begin(box)
 
 
 async def _not_started(box: "Sandbox", before: State) -> None:

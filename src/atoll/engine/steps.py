@@ -190,4 +190,5 @@ def in_force(life: "Lifecycle", launch: Launch) -> InForce:
         env=launch.env,
         workdir=image.config.workdir or "/workspace",
         user=image.config.user or "0:0",
+        command=[*image.config.entrypoint, *image.config.cmd],
     )

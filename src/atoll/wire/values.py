@@ -84,7 +84,7 @@ def _struct(value: Result, what: str, depth: int) -> Any:  # noqa: ARG001 - one 
     name = type(value).__name__
     if name not in _results():
         raise _refused(what, f"{name} is not a result of this SDK")
-    return _tagged(name, value.to_dict())
+    return _tagged(name, msgspec.to_builtins(value))
 
 
 _Form = Callable[[Any, str, int], Any]

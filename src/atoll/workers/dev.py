@@ -15,6 +15,7 @@ from watchfiles import DefaultFilter, awatch
 
 from atoll import errors
 from atoll.wire.base import Result
+from atoll.wire.objects import Migration, ProjectConfig, RenamedClass
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig
 from atoll.workers import keeper, wrangler
 from atoll.workers.supervisor import Worker
@@ -57,9 +58,9 @@ async def serve(
     for warning in project.warnings:
         say(f"warning: {warning}")
     with _listen(project.config.dev.ip, project.config.dev.port if port is None else port) as sock:
-        await apply(engine, project, say)
+        namespaces = await apply(engine, project, say)
         host, bound = sock.getsockname()[:2]
-        worker = Worker(root, environment, await engine.url(), sock, say)
+        worker = Worker(root, environment, await engine.url(), sock, say, namespaces)
         keeping = asyncio.create_task(keeper.keep(engine, say))
         try:
             await worker.start()
@@ -85,7 +86,7 @@ async def _follow(
             if any(path.suffix != ".py" or watched.in_image(path) for path in changed):
                 project = wrangler.load(root, environment)
                 watched = _watched(project)
-                await apply(engine, project, say)
+                worker.namespaces = await apply(engine, project, say)
         except errors.SandboxError as error:
             say(f"error: {error}")
         await worker.stop()
@@ -98,19 +99,31 @@ def _watched(project: wrangler.Project) -> Watched:
     return Watched(project.root, project.entry.parent, contexts)
 
 
-async def apply(engine: Any, project: wrangler.Project, say: Say) -> None:
-    """Build the project's images and configure its namespaces at the *engine*.
+async def apply(engine: Any, project: wrangler.Project, say: Say) -> dict[str, str]:
+    """Apply migrations, build the project's images, configure its namespaces at the *engine*.
+
+    Returns:
+        The namespace of each class.
 
     Raises:
-        InvalidConfigError: an image is neither a reference nor something that is there.
+        InvalidConfigError: a migration cannot be applied, or an image is neither a reference nor
+            something that is there.
         SandboxError: the build failed.
     """
     config = project.config
+    bindings = config.durable_objects.bindings
+    known = await engine.configure_project(
+        config.name,
+        ProjectConfig(
+            classes={one.class_name: config.namespace(one.class_name) for one in bindings},
+            migrations=[_migration(one) for one in config.migrations],
+        ),
+    )
     if config.containers:
         await engine.images.build_base(on_progress=say)
-    for binding in config.durable_objects.bindings:
+    for binding in bindings:
         container = config.container(binding.class_name)
-        name = config.namespace(binding.class_name)
+        name = known.namespaces[binding.class_name]
         image = await _image(engine, project, container, name, say) if container else None
         await engine.namespace(name).configure(
             NamespaceConfig(
@@ -120,6 +133,17 @@ async def apply(engine: Any, project: wrangler.Project, say: Say) -> None:
                 env=container.image_vars if container else {},
             )
         )
+    namespaces: dict[str, str] = known.namespaces
+    return namespaces
+
+
+def _migration(step: wrangler.Migration) -> Migration:
+    return Migration(
+        tag=step.tag,
+        new_sqlite_classes=step.new_sqlite_classes,
+        renamed_classes=[RenamedClass(from_=one.from_, to=one.to) for one in step.renamed_classes],
+        deleted_classes=step.deleted_classes,
+    )
 
 
 def _instance_type(container: wrangler.Container | None) -> str | CustomInstance | None:

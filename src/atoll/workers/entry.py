@@ -9,9 +9,10 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from atoll.errors import InvalidConfigError
 from atoll.workers.http import Request, Response
@@ -42,6 +43,13 @@ class Context:
 
 async def _awaited(work: Awaitable[Any]) -> Any:
     return await work
+
+
+class ScheduledEvent(NamedTuple):
+    """What a `scheduled` handler gets."""
+
+    cron: str
+    scheduled_time: datetime
 
 
 class WorkerEntrypoint:
@@ -109,3 +117,28 @@ def find_fetch(module: ModuleType, env: Any, ctx: Context) -> Fetch:
         suggestion="write `class Default(WorkerEntrypoint)` with `async def fetch(self, request)`,"
         " or `async def on_fetch(request, env, ctx)`, or an ASGI application named `app`",
     )
+
+
+Scheduled = Callable[[ScheduledEvent], Awaitable[Any]]
+
+
+def find_scheduled(module: ModuleType, env: Any, ctx: Context) -> Scheduled | None:
+    """Return what answers cron triggers: a method of ``Default``, or a function; None: nothing.
+
+    Both are called ``scheduled`` (a function may be called ``on_scheduled``) and take the event;
+    those that take more get ``env`` and ``ctx`` too.
+    """
+    default: Any = getattr(module, "Default", None)
+    if hasattr(default, "scheduled"):
+        handler = default(env, ctx).scheduled
+    else:
+        handler = getattr(module, "scheduled", None) or getattr(module, "on_scheduled", None)
+    if handler is None:
+        return None
+    takes = len(inspect.signature(handler).parameters)
+
+    async def call(event: ScheduledEvent) -> Any:
+        result = handler(*(event, env, ctx)[:takes])
+        return await result if inspect.isawaitable(result) else result
+
+    return call

@@ -7,6 +7,7 @@ be loaded is served too: with the error, so that the browser shows what the term
 
 import argparse
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -14,17 +15,25 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import uvicorn
 
 import atoll
-from atoll.errors import SandboxError
+from atoll.errors import InvalidConfigError, SandboxError
+from atoll.sdk._async.sandbox import Sandbox
+from atoll.workers import classes as sandbox_classes
 from atoll.workers import entry, wrangler
 from atoll.workers.app import WorkerApp
 from atoll.workers.bindings import Env
+from atoll.workers.channel import Channel
 from atoll.workers.http import Request, Response
+from atoll.workers.objects import Objects
 
 
 def main() -> None:
@@ -34,6 +43,7 @@ def main() -> None:
     parser.add_argument("--environment")
     parser.add_argument("--engine", required=True, help="URL of the engine")
     parser.add_argument("--fd", type=int, required=True, help="the listening socket")
+    parser.add_argument("--namespaces", type=json.loads, default={}, help="of classes, JSON")
     parser.add_argument("--production", action="store_true")
     args = parser.parse_args()
     logging.basicConfig(level="WARNING", format="%(levelname)s %(name)s: %(message)s")
@@ -48,36 +58,127 @@ def _end_with_parent() -> None:
 
 async def _serve(args: argparse.Namespace) -> None:
     async with atoll.connect(args.engine) as engine:
-        app = _load(args.project, args.environment, engine, dev=not args.production)
-        config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, ws_max_size=32 << 20)
+        loaded = _load(args, engine)
+        config = uvicorn.Config(
+            loaded.app, log_config=None, access_log=False, server_header=False, ws_max_size=32 << 20
+        )
         with socket.socket(fileno=args.fd) as listener:
-            await uvicorn.Server(config).serve(sockets=[listener])
+            async with served(loaded.channel):
+                await uvicorn.Server(config).serve(sockets=[listener])
 
 
-def _load(root: Path, environment: str | None, engine: Any, *, dev: bool) -> Any:
-    ctx = entry.Context()
+ATTACH_SECONDS = 2.0
+"""How long requests wait for the engine at a start; without it the Worker may still answer some."""
+
+
+class Loaded(NamedTuple):
+    """A Worker that was loaded; without a channel if that failed."""
+
+    app: Any
+    channel: Channel | None = None
+
+
+@asynccontextmanager
+async def served(channel: Channel | None) -> AsyncIterator[None]:
+    """Serve the engine's calls while in the block, which begins when the engine knows of it."""
+    if channel is None:
+        yield
+        return
+    serving = asyncio.create_task(channel.serve())
     try:
-        project = wrangler.load(root, environment)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ATTACH_SECONDS):
+                await channel.attached.wait()
+        yield
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+        await channel.close()
+
+
+def _load(args: argparse.Namespace, engine: Any) -> Loaded:
+    ctx, dev = entry.Context(), not args.production
+    try:
+        project = wrangler.load(args.project, args.environment)
         module = entry.import_entry(project.entry)
+        classes = find_classes(project, module, args.namespaces)
+        env = make_env(project, engine, classes)
+        channel = _channel(project, module, engine, env, ctx, classes)
         app = entry.find_app(module)
-        env = make_env(project, engine)
-        if app is not None:
+        if app is None:
+            app = WorkerApp(entry.find_fetch(module, env, ctx), ctx, dev=dev)
+        else:
             app.env = env
-            return app
-        return WorkerApp(entry.find_fetch(module, env, ctx), ctx, dev=dev)
+        return Loaded(app, channel)
     except Exception as error:  # noqa: BLE001 - whatever the user's code raises is shown
         logging.getLogger("atoll.worker").error("the Worker cannot be loaded:\n%s", _told(error))
-        return WorkerApp(_broken(error), ctx, dev=dev)
+        return Loaded(WorkerApp(_broken(error), ctx, dev=dev))
 
 
-def make_env(project: wrangler.Project, engine: Any) -> Env:
+Classes = dict[str, tuple[str, type[Sandbox]]]
+"""Name of a class → its namespace and the class."""
+
+
+def find_classes(
+    project: wrangler.Project, module: ModuleType, namespaces: dict[str, str]
+) -> Classes:
+    """Return the sandbox classes that *project* has bindings for.
+
+    Args:
+        project: the project.
+        module: its entry.
+        namespaces: of classes, as the engine decided; for others the configuration says.
+    """
+    names = {binding.class_name for binding in project.config.durable_objects.bindings}
+    return {
+        name: (
+            namespaces.get(name, project.config.namespace(name)),
+            sandbox_classes.find(module, name, str(project.file)),
+        )
+        for name in names
+    }
+
+
+def make_env(project: wrangler.Project, engine: Any, classes: Classes) -> Env:
     """Return the ``env`` of *project*: each binding is the namespace of its class."""
     config = project.config
     bindings = {
-        binding.name: engine.namespace(config.namespace(binding.class_name))
+        binding.name: sandbox_classes.bound(engine, *classes[binding.class_name])
         for binding in config.durable_objects.bindings
     }
     return Env(bindings, config.vars, project.secrets)
+
+
+def _channel(
+    project: wrangler.Project,
+    module: ModuleType,
+    engine: Any,
+    env: Env,
+    ctx: entry.Context,
+    classes: Classes,
+) -> Channel:
+    crons = project.config.triggers.crons
+    handler = entry.find_scheduled(module, env, ctx)
+    if crons and handler is None:
+        raise InvalidConfigError(
+            f"{project.file} has triggers.crons, and {module.__file__} no `scheduled` handler",
+            context={"file": str(project.file)},
+            suggestion="write `async def scheduled(self, event)` in class Default",
+        )
+
+    async def scheduled(cron: str, time: str) -> None:
+        if handler is not None:
+            await handler(entry.ScheduledEvent(cron, datetime.fromisoformat(time)))
+
+    return Channel(
+        engine.transport,
+        project.config.name,
+        [sandbox_classes.describe(cls, namespace) for namespace, cls in classes.values()],
+        crons,
+        Objects(engine, dict(classes.values()), env),
+        scheduled,
+        project.root / ".atoll" / "objects",
+    )
 
 
 def _told(error: Exception) -> str:

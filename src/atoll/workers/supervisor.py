@@ -7,11 +7,12 @@ a pause this process answers at the listening socket, which is its own, so that 
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 STOP_SECONDS = 5.0
@@ -42,11 +43,15 @@ class Worker:
         engine_url: str,
         listener: socket.socket,
         say: Callable[[str], None],
+        namespaces: Mapping[str, str] | None = None,
     ) -> None:
         self._argv = [sys.executable, "-m", "atoll.workers.host"]
         self._argv += ["--project", str(root), "--engine", engine_url]
         self._argv += ["--fd", str(listener.fileno())]
         self._argv += ["--environment", environment] if environment else []
+        self.namespaces = dict(namespaces or {})
+        """Namespace of each class, as the engine decided; used from the next start on."""
+
         self._listener = listener
         self._say = say
         self._process: asyncio.subprocess.Process | None = None
@@ -78,6 +83,7 @@ class Worker:
     async def _spawn(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             *self._argv,
+            *("--namespaces", json.dumps(self.namespaces)),
             pass_fds=(self._listener.fileno(),),
             stdin=asyncio.subprocess.PIPE,
             process_group=0,

@@ -168,7 +168,7 @@ class Deliveries:
             TimeoutError: no answer in time; the process is told to give up.
             SandboxError: what the Worker's code raised.
         """
-        attachment = await self._available(project)
+        attachment = await self.present(project)
         id = secrets.token_hex(12)
         asked = _with_ids(delivery, id, calls)
         call = self._calls[id] = _Call(project, asked, attachment)
@@ -190,7 +190,8 @@ class Deliveries:
         finally:
             del self._calls[id]
 
-    async def _available(self, project: str) -> Attachment:
+    async def present(self, project: str) -> Attachment:
+        """Return the process that is there, or comes back in time; raise as `call`."""
         until = self._left.get(project, self._opened) + self._grace
         while project not in self._attached:
             arrived = self._arrived

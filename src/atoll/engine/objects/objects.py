@@ -194,6 +194,8 @@ class Objects:
             TimeoutError: it took too long.
             SandboxError: what it raised.
         """
+        if before := self.registry.known(namespace):  # a reload may bring the method
+            await self.deliveries.present(before.project)
         known = self._with_method(namespace, request.method)
         waiting = origin.calls()
         if len(waiting) >= MAX_CALLS:

@@ -17,7 +17,6 @@ from atoll.engine.objects.deliveries import Deliveries
 from atoll.engine.objects.hooks import Hooks
 from atoll.engine.objects.registry import Registry
 from atoll.engine.objects.table import Key, Table
-from atoll.engine.parts import Image
 from atoll.engine.processes import ports
 from atoll.errors import ContainerUnavailableError, ProcessReadyTimeoutError, SandboxError
 from atoll.wire.process import StartProcessRequest, WaitForPort
@@ -36,7 +35,7 @@ INTERVAL = 0.1
 _SHELLS = frozenset({"bash", "sh", "ash", "dash", "zsh", "python", "python3", "node"})
 
 
-def command(own: list[str] | None, entrypoint: tuple[str, ...], cmd: tuple[str, ...]) -> list[str]:
+def command(own: list[str] | None, image: list[str]) -> list[str]:
     """Return what runs at a start; nothing: no process.
 
     A shell or interpreter without arguments is no service: its standard input is empty here, so it
@@ -44,14 +43,12 @@ def command(own: list[str] | None, entrypoint: tuple[str, ...], cmd: tuple[str, 
 
     Args:
         own: the class's `entrypoint`; None: the image says.
-        entrypoint: the image's.
-        cmd: the image's.
+        image: the image's entry point and command.
     """
     if own is not None:
         return own
-    found = [*entrypoint, *cmd]
-    alone = len(found) == 1 and found[0].rpartition("/")[2] in _SHELLS
-    return [] if alone else found
+    alone = len(image) == 1 and image[0].rpartition("/")[2] in _SHELLS
+    return [] if alone else image
 
 
 class Preparing:
@@ -86,16 +83,12 @@ class Preparing:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def begin(self, box: "Sandbox", image: Image | None) -> None:
-        """Begin what the start of *box*, made from *image*, has to do, before any use of it."""
+    def begin(self, box: "Sandbox") -> None:
+        """Begin what the start of *box* has to do, before any use of it."""
         known = self._registry.known(box.namespace)
         options = known.cls.options if known else None
-        config = image.config if image else None
-        run = command(
-            options.entrypoint if options else None,
-            config.entrypoint if config else (),
-            config.cmd if config else (),
-        )
+        force = box.entry.existing.in_force
+        run = command(options.entrypoint if options else None, force.command if force else [])
         required = options.required_ports if options else []
         if run or required or self._hooks.has(box.namespace, "on_start"):
             key = box.namespace, box.id
