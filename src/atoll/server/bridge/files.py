@@ -2,7 +2,8 @@
 
 An archive is unpacked beside the workspace and put in place only when all of it has come, so a
 broken or hostile one changes nothing. Its links may point out of the workspace, as those of any
-virtual environment do; nothing that unpacks follows them.
+virtual environment do; nothing that unpacks follows them. A session makes no difference to a file:
+paths are absolute. Its id is checked and no more.
 """
 
 from collections.abc import AsyncIterator
@@ -37,8 +38,8 @@ def done() -> Response:
 
 async def read(engine: Engine, request: Request) -> Stream:
     """Answer with the bytes of a file."""
-    wanted = ops.ReadFile(path=requests.file_path(request), session=requests.session(request))
-    header = header_of(ops.READ_FILE, wanted)
+    requests.session(request)
+    header = header_of(ops.READ_FILE, ops.ReadFile(path=requests.file_path(request)))
 
     async def run(stream: Stream) -> None:
         async with _opened(engine, request, header) as link:
@@ -50,7 +51,8 @@ async def read(engine: Engine, request: Request) -> Stream:
 
 async def write(engine: Engine, request: Request) -> Response:
     """Write the body to a file, making its directories."""
-    wanted = ops.WriteFile(path=requests.file_path(request), session=requests.session(request))
+    requests.session(request)
+    wanted = ops.WriteFile(path=requests.file_path(request))
     async with _opened(engine, request, header_of(ops.WRITE_FILE, wanted)) as link:
         await _store(link, answer.uploaded(request))
     return done()
@@ -148,6 +150,5 @@ async def _store(link: Link, body: AsyncIterator[bytes]) -> None:
 @asynccontextmanager
 async def _opened(engine: Engine, request: Request, header: dict[str, Any]) -> AsyncIterator[Link]:
     found = requests.sandbox(engine, request)
-    await requests.known_session(found, header.get("session"))
     async with found.use() as endpoint, await endpoint.open(header) as link:
         yield link

@@ -1,4 +1,4 @@
-"""The original's warm pool, as far as this engine has one: sandboxes start when they are used."""
+"""The warm pool as the original tells of it. It belongs to the engine, not to one namespace."""
 
 import msgspec
 from starlette.requests import Request
@@ -6,19 +6,15 @@ from starlette.responses import Response
 
 from atoll.engine.engine import Engine
 from atoll.server.bridge.files import done
-from atoll.server.bridge.requests import namespace
 from atoll.server.bridge.sandboxes import encoded
-from atoll.wire.sandbox import State
-
-REFRESH_INTERVAL = 10_000
-"""Milliseconds: the original's default. Nothing is refreshed here."""
+from atoll.wire.pool import Prime
 
 
 class Config(msgspec.Struct, frozen=True, rename="camel"):
-    """What the pool was told to keep."""
+    """What the pool is told to keep; `refresh_interval` in milliseconds."""
 
-    warm_target: int = 0
-    refresh_interval: int = REFRESH_INTERVAL
+    warm_target: int
+    refresh_interval: int
 
 
 class Stats(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,20 +27,21 @@ class Stats(msgspec.Struct, frozen=True, rename="camel"):
     max_instances: int
 
 
-async def stats(engine: Engine, request: Request) -> Response:
-    """Tell how many containers there are of the caller's namespace."""
-    running, cursor = 0, None
-    while True:
-        page = await engine.list(
-            namespace(request), state=State.RUNNING, labels={}, cursor=cursor, limit=1_000
-        )
-        running, cursor = running + len(page.sandboxes), page.cursor
-        if cursor is None:
-            break
+async def stats(engine: Engine, _request: Request) -> Response:
+    """Tell how many containers there are."""
+    found = engine.pool_stats()
+    config = Config(sum(kind.target for kind in found.kinds), found.refresh_interval_ms)
     most = engine.settings.lifecycle.max_instances
-    return encoded(Stats(0, running, running, Config(), most))
+    return encoded(Stats(found.warm, found.assigned, found.total, config, most))
 
 
-async def nothing(_engine: Engine, _request: Request) -> Response:
-    """Do what there is to do for a pool that is empty."""
+async def prime(engine: Engine, _request: Request) -> Response:
+    """Fill the pool up to its targets."""
+    await engine.pool.prime(Prime())
+    return done()
+
+
+async def shutdown_prewarmed(engine: Engine, _request: Request) -> Response:
+    """Empty the pool."""
+    await engine.pool.shutdown()
     return done()

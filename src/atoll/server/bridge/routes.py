@@ -6,6 +6,7 @@ ids and the audit record are the gate's.
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from starlette.requests import HTTPConnection, Request
@@ -58,6 +59,12 @@ def _entry(
     return Entry(op, handler, failure)
 
 
+def _engine(method: str, path: str, handler: Handler, scope: keys.Scope) -> Entry:
+    """Return the entry of a route that is about the engine: not for keys of one namespace."""
+    entry = _entry(method, path, handler, Failure("pool error", POOL), scope)
+    return entry._replace(op=replace(entry.op, shared=False))
+
+
 _READ = keys.Scope.READ
 _BOX = "/sandbox/{id}"
 _FILE = _BOX + "/file/{path:path}"
@@ -90,9 +97,9 @@ TABLE: tuple[Entry, ...] = (
     _entry("POST", _BOX + "/tunnel/{port}", tunnels.open, Failure("tunnel failed", "tunnel_error")),
     _entry("DELETE", _BOX + "/tunnel/{port}", tunnels.close,
            Failure("tunnel failed", "tunnel_error")),
-    _entry("GET", "/pool/stats", pool.stats, Failure("pool error", POOL), _READ),
-    _entry("POST", "/pool/prime", pool.nothing, Failure("pool error", POOL)),
-    _entry("POST", "/pool/shutdown-prewarmed", pool.nothing, Failure("pool error", POOL)),
+    _engine("GET", "/pool/stats", pool.stats, _READ),
+    _engine("POST", "/pool/prime", pool.prime, keys.Scope.ADMIN),
+    _engine("POST", "/pool/shutdown-prewarmed", pool.shutdown_prewarmed, keys.Scope.ADMIN),
     _entry("GET", "/openapi.json", openapi.document, scope=_READ),
     _entry("GET", "/openapi", openapi.page, scope=_READ),
     _entry("GET", "/openapi.html", openapi.page, scope=_READ),
@@ -146,4 +153,4 @@ def _begin(connection: HTTPConnection, entry: Entry) -> None:
     target = {"namespace": requests.namespace(connection)}
     target |= {name: value for name, value in connection.path_params.items() if name != "path"}
     call.begin(entry.op, target, resumable=entry is PTY)  # a terminal never ends by itself
-    auth.check(call.caller, entry.op, call.caller.namespace)
+    auth.check(call.caller, entry.op, None)

@@ -7,12 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from atoll.engine.engine import Engine
-from atoll.errors import TunnelNotAvailableError
+from atoll.engine.exposures import check_port
+from atoll.errors import InvalidPortError, InvalidPortNumberError, TunnelNotAvailableError
 from atoll.server.bridge import requests
 from atoll.server.bridge.failures import invalid
-
-RESERVED = 3000
-"""The original's own port in every container."""
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -35,10 +33,10 @@ async def close(engine: Engine, request: Request) -> Response:
 
 def checked_port(text: str) -> int:
     """Return the port; raise `ValidationFailedError` when a tunnel cannot have it."""
-    port = int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
-    if not 1024 <= port <= 0xFFFF or port == RESERVED:
-        raise invalid("Invalid port")
-    return port
+    try:
+        return check_port(text)
+    except (InvalidPortError, InvalidPortNumberError) as error:
+        raise invalid("Invalid port") from error
 
 
 def checked_name(body: dict[str, Any]) -> str | None:

@@ -83,10 +83,10 @@ async def gone(http: httpx2.AsyncClient, url: str) -> None:
 
 async def test_a_program_is_started_written_to_and_ended(box: SandboxSession) -> None:
     started = await box.pty_exec_start("tty && read -r line && echo got-$line", tty=True,
-                                       shell=["bash", "-c"], yield_time_s=3)  # fmt: skip
+                                       shell=["bash", "-c"], yield_time_s=1)  # fmt: skip
     assert started.process_id is not None
     assert b"/dev/pts/" in started.output
-    told = await box.pty_write_stdin(session_id=started.process_id, chars="x y\n", yield_time_s=3)
+    told = await box.pty_write_stdin(session_id=started.process_id, chars="x y\n", yield_time_s=1)
     assert b"got-x y" in told.output
     ended = await box.pty_write_stdin(session_id=started.process_id, chars="exit 3\n")
     assert (ended.process_id, ended.exit_code) == (None, 3)

@@ -52,6 +52,13 @@ def test_a_tree_is_packed_with_all_that_can_be(tree: Path) -> None:
         assert large.read() == b"x" * 3_000_001
 
 
+def test_every_name_of_a_file_has_its_content_on_request(tree: Path) -> None:
+    """Some readers take no archive with hard links."""
+    members, end, _ = _download(tree, hard_links=False)
+    assert members["same"].isreg()
+    assert (members["same"].size, end["size"]) == (7, 3_000_015)
+
+
 def test_one_file_is_packed_alone(tree: Path) -> None:
     assert list(_download(tree / "f")[0]) == ["f"]
     assert _download(tree / "sub/link")[0]["link"].isreg()
