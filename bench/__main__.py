@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import atoll
-from bench import floors
+from bench import floors, many
 from bench.table import Report, Row, Samples, timed
 
 QUICK = "--quick" in sys.argv
@@ -46,7 +46,25 @@ class Bench:
         )
         self.report.add(Row("cold start", cold, "bare runtime, /bin/true", floor, 2.0))
         await self._docker(cold)
-        self.report.skip("start from the warm pool", "there is no pool yet")
+        await self._warm(cold, runs)
+
+    async def _warm(self, cold: Samples, runs: int) -> None:
+        values = []
+        await self.env.pool.prime(target=2)
+        for _ in range(runs + 1):
+            while (await self.env.pool.stats()).warm < 2:
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
+            sandbox = self.new()
+            start = time.perf_counter()
+            await sandbox.exec(["true"])
+            values.append(time.perf_counter() - start)
+            await sandbox.destroy()
+        await self.env.pool.prime(target=0)
+        await self.env.pool.shutdown()
+        self.report.add(
+            Row("start from the warm pool", Samples(values[1:]), "cold start", cold, 0.15)
+        )
 
     async def _docker(self, cold: Samples) -> None:
         image = await self._rootfs()
@@ -84,7 +102,16 @@ class Bench:
             colds.append(time.perf_counter() - start)
             await other.destroy()
         self.report.add(Row("wake from stop", Samples(wakes), "cold start", Samples(colds), 1.0))
-        self.report.skip("wake from freeze", "there is no freeze yet")
+        frozen = self.new(sleep_mode="freeze")
+        await frozen.exec(["true"])
+        thaws = []
+        for _ in range(runs * 2):
+            await frozen.sleep()
+            await asyncio.sleep(0.3)
+            start = time.perf_counter()
+            await frozen.exec(["true"])
+            thaws.append(time.perf_counter() - start)
+        self.report.add(Row("wake from freeze", Samples(thaws), "cold start", Samples(colds), 0.1))
 
     async def exec_round_trip(self, runs: int) -> None:
         sandbox = self.new(instance_type="standard-1")
@@ -222,6 +249,7 @@ async def main() -> None:
             await bench.files(size)
             await bench.sdk_import()
         await stopped(state_dir)
+    await many.measure(report, 20 if QUICK else 50)
     report.show()
     print(report.write(Path(__file__).parent / "results"))
 
