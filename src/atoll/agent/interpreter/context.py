@@ -18,6 +18,7 @@ from atoll.agent.interpreter.kernel import Kernel
 from atoll.agent.interpreter.messages import Message, MessageError
 from atoll.agent.interpreter.started import ended
 from atoll.agent.loop import Loop, Timer
+from atoll.agent.pump import Pump
 from atoll.wire.frames import Kind
 
 GRACE: Final = 1.0
@@ -83,6 +84,8 @@ class Context:
         self._closed: list[Callable[[], None]] = []
         self.closing = False
         self.kernel: Kernel | None = None
+        self.shared: Pump | None = None  # reads what a kernel prints that takes no descriptors
+        self._last: Execution | None = None
         self._making = False
 
     # Jobs
@@ -142,7 +145,8 @@ class Context:
             "env": self._changes(job.header.get("base_env")),
             "envVars": job.header.get("env") or {},
         }
-        fds = job.begin(kernel.pid or 0)
+        fds = job.begin(kernel.pid or 0, self.shared)
+        self._last = job
         late, self._late = self._late, []
         for line in late:
             job.result(_line(line))
@@ -167,15 +171,18 @@ class Context:
             self._stop_killing()
             self._loop.soon(self._go_on)
 
+    def output(self, kind: int, data: bytes) -> None:
+        """Take what a kernel prints that takes no descriptors: of the run that goes on, or the last."""
+        if self._last is not None:
+            self._last.take(kind, data)
+
     def late(self, job: Execution, kind: int, data: bytes) -> None:
         """Keep output that came after the end of its execution, for the next one to tell."""
         name = "stdout" if kind == Kind.STDOUT else "stderr"
         if kind == Kind.RESULT or sum(len(one["text"]) for one in self._late) > MAX_LATE:
             return
         text = data.decode("utf-8", "replace")[:MAX_LATE]
-        self._late.append(
-            {"type": "late", "name": name, "text": text, "executionCount": job.count}
-        )
+        self._late.append({"type": "late", "name": name, "text": text, "executionCount": job.count})
 
     # Ending jobs early
 
@@ -254,13 +261,19 @@ class Context:
     def _on_ready(self, told: dict[str, Any]) -> None:
         if (number := told.get("errno")) is not None:
             path = str(told.get("path") or self.cwd)
-            kernel, self.kernel = self.kernel, None
-            if kernel:
-                kernel.kill()
-            self.failed(errors.from_os_error(OSError(int(number), "cannot start there"), path))
+            self._give_up(errors.from_os_error(OSError(int(number), os.strerror(number)), path))
+            return
+        if "failed" in told:
+            self._give_up(errors.JavascriptNotAvailableError(str(told["failed"])[:500]))
             return
         self._ready = True
         self._go_on()
+
+    def _give_up(self, error: errors.SandboxError) -> None:
+        kernel, self.kernel = self.kernel, None
+        if kernel:
+            kernel.kill()
+        self.failed(error)
 
     def pause(self, paused: bool) -> None:
         """Have the kernel wait for callers who do not read."""

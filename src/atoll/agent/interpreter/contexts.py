@@ -52,9 +52,7 @@ class _Run:
 class Contexts:
     """All contexts and runs of the sandbox."""
 
-    def __init__(
-        self, loop: Loop, config: Config, sessions: Sessions, commands: Commands
-    ) -> None:
+    def __init__(self, loop: Loop, config: Config, sessions: Sessions, commands: Commands) -> None:
         self._loop, self._config = loop, config
         self._sessions, self._commands = sessions, commands
         self._all: dict[str, dict[str, Any]] = {}

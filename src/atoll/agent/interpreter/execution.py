@@ -55,7 +55,7 @@ class Execution:
         self._audience = Audience(
             loop, self._journal, on_frame=self._on_frame, on_change=self._on_audience
         )
-        self._pump = Pump(loop, self._take, self._on_drained)
+        self._pump, self._shared = Pump(loop, self.take, self._on_drained), False
         self._limit: int | None = header.get("output_limit")
         self._totals = {Kind.STDOUT: 0, Kind.STDERR: 0, Kind.RESULT: 0}
         self._truncated = False
@@ -88,10 +88,15 @@ class Execution:
             viewer.send(self._last)
             viewer.finish()
 
-    def begin(self, pid: int) -> list[int]:
-        """Note the start; return the descriptors the kernel writes to, to be closed here."""
+    def begin(self, pid: int, shared: Pump | None = None) -> list[int]:
+        """Note the start; return the descriptors the kernel writes to, to be closed here.
+
+        Args:
+            shared: what reads the kernel's own output, where it cannot take descriptors.
+        """
         theirs = []
-        for kind in _KINDS:
+        self._pump, self._shared = shared or self._pump, shared is not None
+        for kind in () if shared else _KINDS:
             reader, writer = os.pipe2(os.O_CLOEXEC)
             self._pump.add(reader, kind)
             theirs.append(writer)
@@ -113,23 +118,22 @@ class Execution:
             return
         self._pump.mark_owed()
         self._pump.read_owed()
-        self.count += 0
         data = line.replace(b"\n", b" ") + b"\n"
         if self._limit is not None and self._totals[Kind.RESULT] + len(data) > self._limit:
             self._truncated = True
             return
         for start in range(0, len(data), CHUNK):
-            self._take(Kind.RESULT, data[start : start + CHUNK])
+            self.take(Kind.RESULT, data[start : start + CHUNK])
 
     def done(self, told: dict[str, Any]) -> None:
         """The kernel has run the code: tell the outcome when the pipes are drained."""
         self._done = told
         self._pump.mark_owed()
         self._pump.read_owed()
-        if not self._pump.ended:
-            self._loop.later(DRAIN, self._on_drained)
-        else:
+        if self._pump.ended or self._shared:
             self._on_drained()
+        else:
+            self._loop.later(DRAIN, self._on_drained)
 
     def died(self, outcome: dict[str, Any] | errors.SandboxError) -> None:
         """The kernel is gone: what it wrote is still told."""
@@ -182,12 +186,8 @@ class Execution:
         self._on_settled(self)
         self._audience.finish(self._last)
 
-    def forget(self) -> None:
-        """Keep no output for callers that may come."""
-        self._journal.forget()
-        self._journal.output(Kind.STDOUT, b"")
-
-    def _take(self, kind: int, data: bytes) -> None:
+    def take(self, kind: int, data: bytes) -> None:
+        """Take a piece of output."""
         if self.settled:
             self._on_late(self, kind, data)
             return
@@ -233,7 +233,9 @@ def control(loop: Loop, sock: socket.socket, execution: Execution) -> Viewer:
                 viewer.send(frames.encode_json(Kind.REPLY, {"running": not execution.settled}))
             viewer.finish()
         else:
-            error = errors.ValidationFailedError("code takes no input", context={"kind": frame.kind})
+            error = errors.ValidationFailedError(
+                "code takes no input", context={"kind": frame.kind}
+            )
             viewer.send(frames.encode_json(Kind.ERROR, error.to_wire()))
             viewer.finish()
 

@@ -247,7 +247,9 @@ class Host:
                 self.loop, self._config, program,
                 user=user, env=context.env, cwd=context.cwd, socket_fd=theirs.fileno(),
                 on_failed=lambda error: self._not_started(context, error),
+                on_output=context.output,
             )  # fmt: skip
+        context.shared = started.pump
         kernel.pid = started.pid
         self._kernels[started.pid] = kernel
 

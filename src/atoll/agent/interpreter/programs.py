@@ -80,7 +80,8 @@ def program(name: str, env: Mapping[str, str]) -> Program:
             suggestion="use an image with node, or install it in this one",
         )
     kernel = os.path.join(KERNELS, "javascript", "kernel.cjs")
-    return Program(node, [node, "--expose-internals", "--no-warnings", kernel, str(PROTOCOL_FD)])
+    options = ["--expose-internals", "--no-warnings"]
+    return Program(node, [node, *options, kernel, str(PROTOCOL_FD), name])
 
 
 def _find(names: tuple[str, ...], path: str) -> str | None:

@@ -19,7 +19,17 @@ IDLE: Final = 300.0
 START: Final = 60.0
 """Seconds that its imports may take on a busy machine with a cold disk."""
 
-_DECIDING: Final = ("PYTHON", "LD_", "OPENBLAS", "OMP_", "MKL_", "MPL", "VIRTUAL_ENV", "HOME", "PATH")
+_DECIDING: Final = (
+    "PYTHON",
+    "LD_",
+    "OPENBLAS",
+    "OMP_",
+    "MKL_",
+    "MPL",
+    "VIRTUAL_ENV",
+    "HOME",
+    "PATH",
+)
 """Variables, by how they begin, that act before code runs: another value needs another process."""
 
 

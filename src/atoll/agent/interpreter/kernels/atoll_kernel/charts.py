@@ -131,7 +131,10 @@ def _first_view(told: dict[str, Any]) -> dict[str, Any]:
         for part in told.get(name, ()):
             found = _first_view(part)
             if found.get("mark"):
-                return {**found, "encoding": {**told.get("encoding", {}), **found.get("encoding", {})}}
+                return {
+                    **found,
+                    "encoding": {**told.get("encoding", {}), **found.get("encoding", {})},
+                }
     spec = told.get("spec")
     return _first_view(spec) if isinstance(spec, dict) else told
 

@@ -112,7 +112,9 @@ def _bars(axes: Any) -> list[tuple[str, list[Any]]]:
     found = []
     for container in axes.containers:
         if type(container).__name__ == "BarContainer":
-            patches = [patch for patch in container.patches if patch.get_width() or patch.get_height()]
+            patches = [
+                patch for patch in container.patches if patch.get_width() or patch.get_height()
+            ]
             found.append((str(container.get_label()), patches))
     return [(label, patches) for label, patches in found if patches]
 

@@ -113,7 +113,10 @@ def _with_json(found: Forms, value: Any) -> Forms:
 def _frame(value: Any) -> Forms | None:
     """Return the forms of a pandas DataFrame or Series: with its data, not only a table."""
     kind = type(value)
-    if kind.__module__.partition(".")[0] != "pandas" or kind.__name__ not in ("DataFrame", "Series"):
+    if kind.__module__.partition(".")[0] != "pandas" or kind.__name__ not in (
+        "DataFrame",
+        "Series",
+    ):
         return None
     frame = value.to_frame() if kind.__name__ == "Series" else value
     shown = frame.head(1000)
