@@ -27,6 +27,7 @@ from atoll.agent.logfile import LogFile
 from atoll.agent.loop import READ, Loop, Timer
 from atoll.agent.output import Output
 from atoll.agent.rehearsal import rehearse_start
+from atoll.agent.stub import take_defaults
 from atoll.agent.viewer import Viewer
 from atoll.wire import frames
 from atoll.wire.agent import ORPHAN_GRACE, TIMEOUT_GRACE
@@ -54,6 +55,7 @@ def supervise(sock: socket.socket, config: Config, namespace: PidNamespace | Non
         keep = {0, 1, 2, sock.fileno(), *config.procs, *events, *config.devices} - {-1}
         keep_only(keep)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        take_defaults(config)
         gc.disable()  # a collection at any time would copy every page it looks at
         gc.freeze()
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + MAX_GROWTH

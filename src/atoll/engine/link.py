@@ -298,7 +298,7 @@ def _check(frame: Frame) -> None:
     if frame.kind not in _FROM_AGENT:
         raise frames.FrameError(f"frame of kind {frame.kind}")
     if frame.kind in _OUTPUT:
-        frames.decode_output(frame.payload)
+        frames.check_output(frame.payload)
     elif shape := _SHAPES.get(frame.kind):
         msgspec.json.decode(frame.payload, type=shape)
     elif frame.kind == Kind.ERROR and len(frame.payload) > MAX_ERROR:

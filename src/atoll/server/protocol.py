@@ -10,7 +10,7 @@ read.
 import asyncio
 import secrets
 import socket
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from atoll.errors import ContainerUnavailableError, SandboxError, ValidationFailedError
 from atoll.host import unix
 from atoll.server import shapes
+from atoll.server.cork import Corked
 
 MAX_HEAD = 16 * 1024
 """Bytes of request line and headers together; of trailers and of a chunk's head as well."""
@@ -51,6 +52,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first head; where this is one connection too many, one has to go."""
         super().connection_made(transport)
+        self.transport = cast(asyncio.Transport, Corked(transport, self.loop))
         connection = transport.get_extra_info("socket")
         if connection is not None and connection.family == socket.AF_UNIX:
             unix.enlarge_buffer(connection)

@@ -95,10 +95,15 @@ def encode_output(kind: int, seq: int, offset: int, data: bytes) -> bytes:
     return encode(kind, _POSITION.pack(seq, offset) + data)
 
 
-def decode_output(payload: bytes) -> Output:
-    """Take the payload of a STDOUT or STDERR frame apart; raise `FrameError` when it is short."""
+def check_output(payload: bytes) -> None:
+    """Raise `FrameError` when the payload of a STDOUT or STDERR frame is too short to be one."""
     if len(payload) < _POSITION.size:
         raise FrameError("output frame without a position")
+
+
+def decode_output(payload: bytes) -> Output:
+    """Take the payload of a STDOUT or STDERR frame apart; raise as `check_output`."""
+    check_output(payload)
     seq, offset = _POSITION.unpack_from(payload)
     return Output(seq, offset, payload[_POSITION.size :])
 
@@ -111,22 +116,45 @@ class Decoder:
         self._max_frame = max_frame
 
     def feed(self, data: bytes) -> Generator[Frame, None, None]:
-        """Yield every frame completed by *data*; raise `FrameError` on an oversized one."""
-        self._buffer += data
-        start = 0
+        """Yield every frame completed by *data*; raise `FrameError` on an oversized one.
+
+        A frame that is whole in *data* is copied once; only what is cut goes through the buffer.
+        """
+        at = 0
         try:
-            while len(self._buffer) - start >= _HEADER.size:
-                kind, length = _HEADER.unpack_from(self._buffer, start)
-                if length > self._max_frame:
-                    raise FrameError(f"frame of {length} bytes is over {self._max_frame}")
-                end = start + _HEADER.size + length
-                if len(self._buffer) < end:
+            while self._buffer:
+                part = data[at : at + self._missing()]
+                self._buffer += part
+                at += len(part)
+                if self._missing():
+                    if not part:
+                        return
+                    continue
+                frame = Frame(self._buffer[0], bytes(memoryview(self._buffer)[_HEADER.size :]))
+                self._buffer.clear()
+                yield frame
+            while len(data) - at >= _HEADER.size:
+                kind, length = _HEADER.unpack_from(data, at)
+                self._check(length)
+                start, end = at + _HEADER.size, at + _HEADER.size + length
+                if len(data) < end:
                     return
-                payload = bytes(memoryview(self._buffer)[start + _HEADER.size : end])
-                start = end
-                yield Frame(kind, payload)
+                at = end
+                yield Frame(kind, data[start:end])
         finally:
-            del self._buffer[:start]
+            self._buffer += data[at:]
+
+    def _missing(self) -> int:
+        """Return how many bytes the cut frame lacks: of its head, then of all of it."""
+        if len(self._buffer) < _HEADER.size:
+            return _HEADER.size - len(self._buffer)
+        length = _HEADER.unpack_from(self._buffer)[1]
+        self._check(length)
+        return _HEADER.size + int(length) - len(self._buffer)
+
+    def _check(self, length: int) -> None:
+        if length > self._max_frame:
+            raise FrameError(f"frame of {length} bytes is over {self._max_frame}")
 
     def take_rest(self) -> bytes:
         """Return the bytes of an incomplete frame and forget them: somebody else reads on."""

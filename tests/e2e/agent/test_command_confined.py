@@ -73,6 +73,12 @@ def _told(box: Box, id: str) -> Exception | None:
     return None
 
 
+async def test_commands_start_with_no_signal_blocked_or_ignored(box: Box) -> None:
+    status = box.exec(["cat", "/proc/self/status"]).stdout.decode()
+    found = [line for line in status.splitlines() if line.startswith(("SigBlk", "SigIgn"))]
+    assert found == ["SigBlk:\t" + "0" * 16, "SigIgn:\t" + "0" * 16]
+
+
 async def test_commands_have_the_small_set_and_two_filters(box: Box) -> None:
     status = dict(
         line.split(":\t", 1)
