@@ -160,9 +160,13 @@ def decode_query(request: Request, kind: type[Any]) -> Any:
     if len(given.multi_items()) != len(given):
         raise ValidationFailedError("a parameter is given twice")
     try:
-        return msgspec.convert(dict(given), type=kind, strict=False)
+        found = msgspec.convert(dict(given), type=kind, strict=False)
     except msgspec.MsgspecError as error:
         raise invalid(error) from error
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name in given and getattr(found, field.name) is None:
+            raise ValidationFailedError(f"{field.encode_name} is null: leave it out")
+    return found
 
 
 def invalid(error: Exception) -> ValidationFailedError:

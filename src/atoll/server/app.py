@@ -79,10 +79,12 @@ def _endpoint(desk: Desk, op: Op[Any, Any], handler: Handler) -> Endpoint:
         auth.check(call.caller, op, request.path_params.get("namespace"))
         origin.note(request.headers.get(CALLS_HEADER))
         wanted = await _body(desk, op, request)
-        key = request.headers.get("idempotency-key")
-        if key and op.mutates and op.kind is Kind.UNARY and op not in KNOWN_INSIDE:
+        key = request.headers.get("idempotency-key") if op.mutates else None
+        if key is not None:
+            ids.check_operation_id(key)
+        if key and op.kind is Kind.UNARY and op not in KNOWN_INSIDE:
             body = await desk.replays.once(
-                (call.caller.id, ids.check_operation_id(key)),
+                (call.caller.id, key),
                 fingerprint(
                     op.name.encode(), request.url.path.encode(), msgspec.json.encode(wanted)
                 ),

@@ -39,6 +39,8 @@ def configure(level: str, form: str) -> None:
         level: debug, info, warn or error.
         form: json or pretty.
     """
+    # What the server library says has no request id; the gate and the protocol say it with one.
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback

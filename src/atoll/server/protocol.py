@@ -13,12 +13,15 @@ import socket
 from typing import Any, cast
 
 import msgspec
+import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from atoll.errors import ContainerUnavailableError, SandboxError, ValidationFailedError
 from atoll.host import unix
 from atoll.server import shapes
 from atoll.server.cork import Corked
+
+log = structlog.get_logger(__name__)
 
 MAX_HEAD = 16 * 1024
 """Bytes of request line and headers together; of trailers and of a chunk's head as well."""
@@ -213,6 +216,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         error.wire_status = status
         id = secrets.token_hex(8)
+        log.info("head refused", request_id=id, status=status, reason=error.message)
         body = msgspec.json.encode(shapes.envelope(error, id), enc_hook=str)
         head = (
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"

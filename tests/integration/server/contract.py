@@ -1,0 +1,104 @@
+"""Runs schemathesis against a live engine, inside walls: ``contract.py STATE_DIR [OPTION…]``.
+
+An engine of level `fake` runs commands and touches files like any program, and here it is told to
+by chance. So the engine and its caller run in namespaces of their own, made by bubblewrap: every
+file but the state directory is read-only, there is no network but loopback, no other process, and
+no capability that reaches out of them.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from integration.server.engines import EngineProcess
+
+KEY = "contract-test"
+SOURCE = Path(__file__).parents[3] / "src"
+
+SYSRQ = Path("/proc/sysrq-trigger")
+
+KEPT = ("SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL")
+"""Capabilities the agent's file operations need as root, none of which reaches beyond the walls."""
+
+ENDLESS = ("watch", "events", "attach_worker", "connect_port", "connect_previews",
+           "stream_process_logs")  # fmt: skip
+"""Operations whose answers go on until the caller leaves, which schemathesis does not."""
+
+# Which signals, ports, times or archives there are stands in no schema: 400 names the field.
+SETTINGS = """
+[parameters]
+"path.namespace" = "N"
+"path.id" = "box"
+
+[checks]
+not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 501, 502, 503, 507]
+positive_data_acceptance.expected-statuses = ["2xx", 304, 400, 401, 403, 404, 408, 409, 410, "5xx"]
+"""
+
+
+PRIVILEGES = (
+    ["--cap-drop", "ALL", *(word for name in KEPT for word in ("--cap-add", f"CAP_{name}"))]
+    if os.geteuid() == 0
+    else ["--unshare-user"]
+)
+
+
+def walls(state: Path) -> list[str]:
+    """Return the words before a command that keep it from everything but *state*."""
+    return [
+        *("bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
+        *("--die-with-parent", "--new-session", *PRIVILEGES),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *("--ro-bind", "/proc/sys", "/proc/sys"),
+        *(("--ro-bind", "/dev/null", str(SYSRQ)) if SYSRQ.exists() else ()),
+        *("--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/run"),
+        *("--ro-bind", str(SOURCE.parent), str(SOURCE.parent), "--bind", str(state), str(state)),
+        *("--setenv", "HOME", str(state), "--chdir", str(state)),
+    ]
+
+
+def run(state: Path, options: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run this file's `main` inside the walls."""
+    words = [sys.executable, str(Path(__file__)), str(state), *options]
+    return subprocess.run(
+        [*walls(state), *words], capture_output=True, text=True, check=False, timeout=3_000
+    )
+
+
+def main() -> int:
+    state = Path(sys.argv[1])
+    os.environ |= {
+        "ATOLL_SERVER_API_KEY": KEY,
+        "ATOLL_KEY_RATE": "1000000",
+        "ATOLL_LOG_LEVEL": "info",
+    }
+    engine = EngineProcess(state / "engine", "--port", "0")
+    url = engine.hello["url"]
+    (state / "schemathesis.toml").write_text(SETTINGS)
+    try:
+        document = httpx2.get(f"{url}/v2/openapi.json?token={KEY}")
+        (state / "openapi.json").write_bytes(document.content)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"),
+                *("run", "openapi.json", "--url", url, "-H", f"Authorization: Bearer {KEY}"),
+                *("--checks", "all", "--no-color", "--request-timeout", "10"),
+                *(word for name in ENDLESS for word in ("--exclude-operation-id", name)),
+                *sys.argv[2:],
+            ],
+            cwd=state,
+            check=False,
+        )
+        return done.returncode
+    finally:
+        engine.end()
+        print("--- the engine's log", engine.log[-20_000:], sep="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
