@@ -48,6 +48,13 @@ class Client(Protocol):
 
     async def read(self, path: str) -> bytes: ...
 
+    async def expose(self, port: int, **options: Any) -> str:
+        """Expose a port; return its URL, or the code of a typed error."""
+
+    async def unexpose(self, port: int) -> None: ...
+
+    async def exposed(self) -> list[int]: ...
+
     async def close(self) -> None: ...
 
 
@@ -88,6 +95,18 @@ class AsyncClient:
     async def read(self, path: str) -> bytes:
         return (await self.sandbox.read_file(path, encoding="bytes")).content
 
+    async def expose(self, port: int, **options: Any) -> str:
+        try:
+            return (await self.sandbox.expose_port(port, **options)).url
+        except SandboxError as error:
+            return error.wire_code
+
+    async def unexpose(self, port: int) -> None:
+        await self.sandbox.unexpose_port(port)
+
+    async def exposed(self) -> list[int]:
+        return [found.port for found in await self.sandbox.get_exposed_ports()]
+
     async def close(self) -> None:
         await self.env.aclose()
 
@@ -113,6 +132,18 @@ class SyncClient:
             return self.sandbox.read_file(path, encoding="bytes").content
 
         return await asyncio.to_thread(read)
+
+    async def expose(self, port: int, **options: Any) -> str:
+        try:
+            return (await asyncio.to_thread(self.sandbox.expose_port, port, **options)).url
+        except SandboxError as error:
+            return error.wire_code
+
+    async def unexpose(self, port: int) -> None:
+        await asyncio.to_thread(self.sandbox.unexpose_port, port)
+
+    async def exposed(self) -> list[int]:
+        return [found.port for found in await asyncio.to_thread(self.sandbox.get_exposed_ports)]
 
     async def close(self) -> None:
         self.env.close()
@@ -170,6 +201,20 @@ class HttpClient:
         assert status == 200, body
         return body
 
+    async def expose(self, port: int, **options: Any) -> str:
+        fields = json.dumps({"port": port, **options}).encode()
+        _, body = await self._request("POST", "/ports", fields)
+        told = json.loads(body)
+        return str(told.get("url") or told["code"])
+
+    async def unexpose(self, port: int) -> None:
+        status, body = await self._request("DELETE", f"/ports/{port}")
+        assert status == 200, body
+
+    async def exposed(self) -> list[int]:
+        _, body = await self._request("GET", "/ports")
+        return [found["port"] for found in json.loads(body)["ports"]]
+
     async def _request(
         self, method: str, path: str, body: bytes | None = None
     ) -> tuple[int, bytes]:
@@ -216,6 +261,15 @@ class CliClient:
 
     async def read(self, path: str) -> bytes:
         return (await self.exec(["cat", path])).stdout
+
+    async def expose(self, port: int, **options: Any) -> str:
+        raise AssertionError("the command line exposes no ports")
+
+    async def unexpose(self, port: int) -> None:
+        raise AssertionError("the command line exposes no ports")
+
+    async def exposed(self) -> list[int]:
+        raise AssertionError("the command line exposes no ports")
 
     async def _run(self, words: list[str], stdin: bytes) -> "subprocess.CompletedProcess[bytes]":
         argv = [sys.executable, "-m", "atoll.cli.main", *words]

@@ -344,7 +344,7 @@ class Connection:
     # Refusals
 
     async def _refuse(self, error: SandboxError, request: Request) -> bool:
-        keep = request.keep_alive and not request.body
+        keep = request.keep_alive and not request.body and error.wire_status != 421
         await self._channel.write(
             refusal.write(
                 error,

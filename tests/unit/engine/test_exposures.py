@@ -136,7 +136,8 @@ def test_the_same_port_again_keeps_its_token() -> None:
 
 def test_another_token_or_name_is_refused_while_it_forwards() -> None:
     first = exposed(token="tok", name="app")
-    for other in ({"token": "other"}, {"name": "other"}):
+    for field in ("token", "name"):
+        other: dict[str, Any] = {field: "other"}
         with pytest.raises(PortAlreadyExposedError):
             exposed(first, **other)
     assert exposed(first, token="tok", name="app").token == "tok"
