@@ -8,6 +8,7 @@ engine takes over what is ready and removes the rest.
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -87,14 +88,14 @@ class WarmPool:
     def _missing(self) -> list[Kind]:
         """Return a kind for each container that is to be made now, within the limits."""
         making = Counter(self._making.values())
-        missing = [
+        missing = (
             kind
             for kind, target in self.targets().items()
             for _ in range(target - len(self._ready[kind]) - making[kind])
-        ]
+        )
         total = sum(map(len, self._ready.values())) + len(self._making)
         room = min(self._settings.batch - len(self._making), self._settings.max_warm - total)
-        return [] if self._paused else missing[: max(0, room)]
+        return [] if self._paused else list(islice(missing, max(0, room)))
 
     # Taking.
 
