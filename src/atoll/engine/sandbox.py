@@ -17,6 +17,7 @@ import structlog
 from atoll.engine import adoption, ending, freezing, losses, metrics, starting, variables
 from atoll.engine import record as rules
 from atoll.engine.activity import Activity, Use
+from atoll.engine.deathwatch import DeathWatch
 from atoll.engine.entry import Entry
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.operations import Operations, not_found
@@ -53,6 +54,7 @@ class Sandbox:
         self._transitions = Transitions(f"{namespace}/{id}")
         self.entry = Entry(namespace, id, shared.store)
         self._teller = variables.Teller(self.entry)
+        self._deathwatch: DeathWatch | None = None
         self.carried = Carried(shared.store, namespace, id)
 
     # Reading: never starts anything.
@@ -296,7 +298,7 @@ class Sandbox:
             self.activity.adopt((rules.now() - record.last_activity_at).total_seconds())
         alive = record.state in {State.RUNNING, State.FROZEN}
         if alive and (found := await adoption.find(self.shared.lifecycle, record)):
-            self.endpoint, self.operations = found.endpoint, found
+            self.reached(found)
             if record.state is State.FROZEN:
                 self.thawed.clear()
             await self.shared.processes.watches.adopt(self, found.endpoint)
@@ -308,6 +310,8 @@ class Sandbox:
         """The engine stops, the sandbox does not: forget timers."""
         if self.operations:
             self.operations.close()
+        if self._deathwatch:
+            self._deathwatch.close()
 
     async def settle(self) -> None:
         """Wait until no transition is under way."""
@@ -319,11 +323,15 @@ class Sandbox:
         self.shared.admission.leave(self.namespace)
         self.shared.live.pop((self.namespace, self.id), None)
 
+    def reached(self, operations: Operations) -> None:
+        """Its agent answers."""
+        self.endpoint, self.operations = operations.endpoint, operations
+        self._deathwatch = DeathWatch(operations.endpoint, self.check_alive)
+
     def forget_endpoint(self) -> None:
         """Its agent is not reached any more."""
         self.thawed.set()
-        if self.operations:
-            self.operations.close()
+        self.detach()
         self.endpoint = self.operations = None
 
     async def note_activity(self) -> None:

@@ -118,8 +118,7 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
 
 
 async def _started(box: "Sandbox", endpoint: Endpoint) -> None:
-    box.operations = Operations(endpoint, box.shared.settings.lifecycle.orphan_grace)
-    box.endpoint = endpoint
+    box.reached(Operations(endpoint, box.shared.settings.lifecycle.orphan_grace))
     # From here on changes are applied at once; those made during the start were not.
     await box.apply(endpoint)
     await box.shared.processes.woken(box, endpoint)

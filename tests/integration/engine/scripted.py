@@ -61,6 +61,7 @@ class ScriptedRuntime:
         self.paused: set[str] = set()
         self.names: dict[str, str] = {}
         self.generations: dict[str, int] = {}
+        self.pid = 1  # of every container
         self.starts = 0
         self.delay = 0.0
         self.scripts: dict[str, Script] = {"exec": echo}
@@ -122,7 +123,7 @@ class ScriptedRuntime:
             writer.transport.abort()
 
     async def find(self, host_ref: str) -> Container | None:
-        return Container(host_ref=host_ref, pid=1) if host_ref in self.running else None
+        return Container(host_ref=host_ref, pid=self.pid) if host_ref in self.running else None
 
     async def list(self) -> list[str]:
         return [*self.running]
