@@ -14,7 +14,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from atoll.wire import files, git, keys, objects, pool, ports, process, sandbox, snapshots
+from atoll.wire import (
+    files,
+    git,
+    interpreter,
+    keys,
+    objects,
+    pool,
+    ports,
+    process,
+    sandbox,
+    snapshots,
+)
 from atoll.wire.base import Done, Empty, Request, Result, Whole
 from atoll.wire.keys import Scope
 
@@ -314,6 +325,30 @@ GET_SNAPSHOT = Op(
     "get_snapshot", "GET", SNAPSHOTS + "/{snapshot}", Empty, snapshots.Snapshot, scope=_READ
 )
 DELETE_SNAPSHOT = Op("delete_snapshot", "DELETE", SNAPSHOTS + "/{snapshot}", Empty, Done)
+
+CONTEXTS = SANDBOX + "/contexts"
+CONTEXT = CONTEXTS + "/{context}"
+CREATE_CONTEXT = Op(
+    "create_code_context", "POST", CONTEXTS, interpreter.CreateContextRequest,
+    interpreter.ContextInfo,
+)  # fmt: skip
+LIST_CONTEXTS = Op(
+    "list_code_contexts", "GET", CONTEXTS, Empty, interpreter.ContextList, scope=_READ
+)
+DELETE_CONTEXT = Op("delete_code_context", "DELETE", CONTEXT, Empty, Done)
+INTERRUPT_CONTEXT = Op(
+    "interrupt_code_context", "POST", CONTEXT + "/interrupt", Empty, interpreter.Interrupted
+)
+CONTEXT_VARIABLES = Op(
+    "list_code_variables", "GET", CONTEXT + "/variables", Empty, interpreter.VariableList,
+    scope=_READ,
+)  # fmt: skip
+RUN_CODE = Op(
+    "run_code", "POST", SANDBOX + "/code", interpreter.RunCodeRequest,
+    interpreter.ExecutionResult, kind=Kind.STREAM,
+)  # fmt: skip
+
+
 
 
 class BuildImage(Request, frozen=True, kw_only=True):

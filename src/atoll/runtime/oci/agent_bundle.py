@@ -49,6 +49,7 @@ from atoll.runtime.oci import elf
 UNUSED_GRACE: Final = 3_600.0
 """Seconds that an unused bundle is kept: an engine that starts now may be about to use it."""
 
+_KERNELS = "agent/interpreter/kernels"
 _OWN_FILES = ("__init__.py", "errors.py", "wire/__init__.py", "wire/frames.py", "wire/agent.py")
 
 _EXTENSIONS = frozenset(
@@ -180,12 +181,22 @@ def _in_use(path: Path, grace: float) -> bool:
 
 def _own_modules() -> list[Path]:
     package = Path(atoll.__file__).parent
-    return [*(package / name for name in _OWN_FILES), *sorted((package / "agent").rglob("*.py"))]
+    agent = sorted((package / "agent").rglob("*.py"))
+    return [
+        *(package / name for name in _OWN_FILES),
+        *(path for path in agent if _KERNELS not in path.as_posix()),
+    ]
+
+
+def _kernels() -> list[Path]:
+    """Return what runs with the image's own interpreters, as source: their versions are not ours."""
+    found = Path(atoll.__file__).parent.rglob(f"{_KERNELS}/**/*.*")
+    return sorted(path for path in found if path.suffix in {".py", ".cjs"})
 
 
 def _key(interpreter: Interpreter, loader: Path) -> str:
     digest = sha256(sys.version.encode())
-    for path in (Path(__file__), Path(elf.__file__), *_own_modules()):
+    for path in (Path(__file__), Path(elf.__file__), *_own_modules(), *_kernels()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     for path in (loader, *interpreter.binaries(), *interpreter.modules()):
         status = path.stat()
@@ -255,6 +266,10 @@ def _fill(draft: Path, interpreter: Interpreter, loader: Path, libraries: dict[s
     _add_bytecode(interpreter.stdlib, interpreter.modules(), stdlib)
     package = Path(atoll.__file__).parent
     _add_bytecode(package.parent, _own_modules(), stdlib)
+    for source in _kernels():
+        target = stdlib / source.relative_to(package.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
 
 
 def _add_bytecode(top: Path, sources: Iterable[Path], target: Path) -> None:

@@ -5,8 +5,9 @@ after the last one received. Whoever stops listening before the end (a cancelled
 stream that is closed or collected) ends the command: without a caller nobody would read its output.
 """
 
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from atoll.errors import EngineUnreachableError, OperationNotFoundError, SandboxError
 from atoll.sdk import _aio, _shared
@@ -28,30 +29,57 @@ CANCEL_SECONDS = 1.0
 """How long a cancelled call waits until the engine has ended its command."""
 
 
-class Operation:
-    """A command at an engine. `run` starts it and yields its events, once."""
+EventT_co = TypeVar("EventT_co", covariant=True)
+
+
+class EventReader(Protocol[EventT_co]):
+    """Turns the bytes of an answer into events, over as many connections as it takes."""
+
+    position: int
+    finished: bool
+
+    def resume(self) -> int:
+        """Prepare for a new connection; return the offset to attach from."""
+
+    def progressed(self) -> bool:
+        """Whether any frame came since this was asked last."""
+
+    def feed(self, data: bytes) -> Iterator[EventT_co]:
+        """Yield the events completed by *data*."""
+
+
+class Running(Generic[EventT_co]):
+    """Something that runs at an engine and has output. `run` starts it and yields its events, once.
+
+    Args:
+        op: how it is started.
+        reader: of its events.
+        body: frames to send in place of the request.
+    """
 
     def __init__(
         self,
         address: Address,
-        request: ExecRequest,
+        op: ops.Op[Any, Any],
+        request: Request,
+        reader: EventReader[EventT_co],
         *,
         body: Body | None = None,
-        encoding: str = "utf-8",
     ) -> None:
         self.id = _shared.new_operation_id()
         self._address = address
+        self._op = op
         self._request = request
         self._body = body
-        self._reader = Reader(encoding)
+        self._reader = reader
         self._tries = 0
         self._stalled = 0.0
 
-    async def run(self) -> _aio.Stream[ExecEvent]:
-        """Start the command and yield its events; leaving early cancels it.
+    async def run(self) -> _aio.Stream[EventT_co | Failed]:
+        """Start it and yield its events; leaving early cancels it.
 
         Raises:
-            SandboxError: the command could not be started.
+            SandboxError: it could not be started.
         """
         reader = self._reader
         try:
@@ -80,7 +108,7 @@ class Operation:
         send = self._address.transport.send
         if self._tries == 1:
             self._stalled = _aio.now()
-            call = _shared.build_call(ops.EXEC, self._address.params, self._request, key=self.id)
+            call = _shared.build_call(self._op, self._address.params, self._request, key=self.id)
             if self._body is not None:
                 call.headers["content-type"] = CONTENT_TYPE
             ready = self._address.ready
@@ -119,6 +147,20 @@ class Operation:
         await self._address.transport.call(
             op, self.params, request, content=content, patience=patience, timeout=timeout
         )
+
+
+class Operation(Running[ExecEvent]):
+    """A command at an engine."""
+
+    def __init__(
+        self,
+        address: Address,
+        request: ExecRequest,
+        *,
+        body: Body | None = None,
+        encoding: str = "utf-8",
+    ) -> None:
+        super().__init__(address, ops.EXEC, request, Reader(encoding), body=body)
 
 
 def _outcome(error: SandboxError) -> SandboxError:

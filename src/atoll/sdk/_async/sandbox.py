@@ -7,9 +7,9 @@ from atoll.sdk import _arguments, _shared
 from atoll.sdk._async.commands import Commands
 from atoll.sdk._async.git import Git
 from atoll.sdk._async.hooks import Hooks
+from atoll.sdk._async.interpreter import Interpreter
 from atoll.sdk._async.life import Life
 from atoll.sdk._async.objects import Objects
-from atoll.sdk._async.ports import Ports
 from atoll.sdk._async.ports import Ports
 from atoll.sdk._async.processes import Processes
 from atoll.sdk._async.session import Session
@@ -23,7 +23,18 @@ from atoll.wire.process import CreateSessionRequest, SessionInfo
 from atoll.wire.sandbox import SandboxInfo
 
 
-class Sandbox(Commands, Processes, Transfers, Git, Ports, Ports, Objects, Hooks, Life, Snapshots):
+class Sandbox(
+    Commands,
+    Processes,
+    Transfers,
+    Git,
+    Ports,
+    Objects,
+    Hooks,
+    Life,
+    Snapshots,
+    Interpreter,
+):
     """One sandbox. The same id in the same namespace is always the same one.
 
     Made by `get_sandbox`, without any I/O: the first operation creates or wakes it. A Worker

@@ -2,6 +2,7 @@
 
 from atoll.sdk._async.commands import Commands
 from atoll.sdk._async.git import Git
+from atoll.sdk._async.interpreter import Interpreter
 from atoll.sdk._async.ports import Ports
 from atoll.sdk._async.processes import Processes
 from atoll.sdk._async.target import Address
@@ -11,7 +12,7 @@ from atoll.wire.base import Empty
 from atoll.wire.process import SessionInfo
 
 
-class Session(Commands, Processes, Transfers, Git, Ports):
+class Session(Commands, Processes, Transfers, Git, Ports, Interpreter):
     """A shell state with its own working directory, variables, functions and options.
 
     Made by `Sandbox.create_session` and `Sandbox.get_session`. Its commands run one after the

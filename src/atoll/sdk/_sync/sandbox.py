@@ -7,6 +7,7 @@ from atoll.sdk import _arguments, _shared
 from atoll.sdk._sync.commands import Commands
 from atoll.sdk._sync.git import Git
 from atoll.sdk._sync.hooks import Hooks
+from atoll.sdk._sync.interpreter import Interpreter
 from atoll.sdk._sync.life import Life
 from atoll.sdk._sync.objects import Objects
 from atoll.sdk._sync.ports import Ports
@@ -22,7 +23,18 @@ from atoll.wire.process import CreateSessionRequest, SessionInfo
 from atoll.wire.sandbox import SandboxInfo
 
 
-class Sandbox(Commands, Processes, Transfers, Git, Ports, Objects, Hooks, Life, Snapshots):
+class Sandbox(
+    Commands,
+    Processes,
+    Transfers,
+    Git,
+    Ports,
+    Objects,
+    Hooks,
+    Life,
+    Snapshots,
+    Interpreter,
+):
     """One sandbox. The same id in the same namespace is always the same one.
 
     Made by `get_sandbox`, without any I/O: the first operation creates or wakes it. A Worker

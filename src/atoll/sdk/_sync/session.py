@@ -2,6 +2,8 @@
 
 from atoll.sdk._sync.commands import Commands
 from atoll.sdk._sync.git import Git
+from atoll.sdk._sync.interpreter import Interpreter
+from atoll.sdk._sync.ports import Ports
 from atoll.sdk._sync.processes import Processes
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transfer import Transfers
@@ -10,7 +12,7 @@ from atoll.wire.base import Empty
 from atoll.wire.process import SessionInfo
 
 
-class Session(Commands, Processes, Transfers, Git):
+class Session(Commands, Processes, Transfers, Git, Ports, Interpreter):
     """A shell state with its own working directory, variables, functions and options.
 
     Made by `Sandbox.create_session` and `Sandbox.get_session`. Its commands run one after the

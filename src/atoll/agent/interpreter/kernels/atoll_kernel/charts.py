@@ -78,10 +78,12 @@ def _decoded(value: Any) -> Any:
     """Return the numbers of plotly's packed arrays."""
     if not isinstance(value, dict) or "bdata" not in value:
         return value.tolist() if hasattr(value, "tolist") else value
-    letter = _FORMATS.get(value.get("dtype", ""))
+    letter: Any = _FORMATS.get(value.get("dtype", ""))
     if letter is None:
         return value
-    numbers = memoryview(base64.b64decode(value["bdata"])).cast("B").cast(letter).tolist()
+    numbers: list[Any] = (
+        memoryview(base64.b64decode(value["bdata"])).cast("B").cast(letter).tolist()
+    )
     shape = [int(size) for size in str(value.get("shape", "")).split(",") if size.strip()]
     if len(shape) != 2:
         return numbers

@@ -35,12 +35,8 @@ def _named(kind: str, title: str, data: dict[str, Any], layout: dict[str, Any]) 
 
 
 def _axes(axes: Any) -> dict[str, Any]:
-    for kind, read in _READERS:
-        series = read(axes)
-        if series:
-            break
-    else:
-        kind, series = "unknown", []
+    found = ((kind, series) for kind, read in _READERS if (series := read(axes)))
+    kind, series = next(found, ("unknown", []))
     layout = {
         "xLabel": axes.get_xlabel(),
         "yLabel": axes.get_ylabel(),

@@ -49,7 +49,7 @@ class Plain:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._displays = 0
 
-    def display(self, *values: Any, display_id: Any = None, **_: Any) -> str | None:
+    def display(self, *values: Any, display_id: Any = None, **_: Any) -> Any:
         """Show values; with a *display_id* they can be updated."""
         if display_id is True:
             self._displays += 1

@@ -142,6 +142,6 @@ class OnIPython:
 
 def _matplotlib(line: str) -> None:
     """Take ``%matplotlib inline`` and its like: figures are shown inline whatever it says."""
-    import matplotlib  # noqa: F401, ICN001  (loaded so that its backend can be set)
+    import matplotlib  # noqa: F401  (loaded so that its backend can be set)
 
     figures.prepare()

@@ -128,7 +128,7 @@ class Tagged(io.TextIOWrapper):
         self._named = ("<stdout>", "<stderr>")[index]
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         """As of an ordinary stream."""
         return self._named
 

@@ -7,6 +7,7 @@ stays below it, and the one who knows the kernel's wait status. Kernels outlive 
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import gc
 import importlib
@@ -137,10 +138,7 @@ def _become_kernel(link: Channel, executor: Any) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         _reseed()
-        plan = link.receive()
-        if plan is None or plan.kind != channel.PLAN:
-            return
-        _surround(json.loads(plan.body))
+        _surround(_plan(link))
         streams.install()
         kernel = Kernel(link, executor)
         _kernels.append(kernel)
@@ -151,6 +149,14 @@ def _become_kernel(link: Channel, executor: Any) -> NoReturn:
         link.send_json(channel.READY, 0, {"errno": error.errno, "path": str(error.filename or "")})
     finally:
         os._exit(code)
+
+
+def _plan(link: Channel) -> dict[str, Any]:
+    message = link.receive()
+    if message is None or message.kind != channel.PLAN:
+        raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+    plan: dict[str, Any] = json.loads(message.body)
+    return plan
 
 
 def _surround(plan: dict[str, Any]) -> None:
