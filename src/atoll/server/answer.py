@@ -32,7 +32,13 @@ log = structlog.get_logger(__name__)
 JSON_TIME = 60.0
 """Seconds a JSON body may take to arrive: the slowest line that is of use, not a slow caller."""
 
+_DIGITS = 18
+"""Of an offset. `int` of thousands of them is an error."""
+
 Headers = Mapping[str, str]
+
+AS_IT_COMES: Headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+"""Headers of a stream: a proxy in front passes each piece on when it has it."""
 Frames = AbstractAsyncContextManager[AsyncIterator[Frame]]
 
 
@@ -169,6 +175,22 @@ def decode_query(request: Request, kind: type[Any]) -> Any:
     return found
 
 
+def resumed(request: Request, from_offset: int) -> int:
+    """Return the offset to go on from: what ``Last-Event-ID`` says, else *from_offset*.
+
+    Raises:
+        ValidationFailedError: the header is not an id that one of our events had.
+    """
+    given = request.headers.get("last-event-id")
+    if given is None:
+        return from_offset
+    if not (given.isascii() and given.isdigit() and len(given) <= _DIGITS):
+        raise ValidationFailedError(
+            "Last-Event-ID is no id of an event", context={"header": "last-event-id"}
+        )
+    return int(given)
+
+
 def invalid(error: Exception) -> ValidationFailedError:
     """Return the typed error for what msgspec refused."""
     return ValidationFailedError(f"the request is not valid: {error}", suggestion="see the API")
@@ -191,7 +213,7 @@ async def pump(source: Frames, form: Form, stream: Stream, request_id: str) -> N
                 if not stream.started:
                     if frame.kind == Kind.ERROR:
                         raise error_of(frame)
-                    await stream.start(200, form.content_type, {"cache-control": "no-cache"})
+                    await stream.start(200, form.content_type, AS_IT_COMES)
                 await stream.write(form.frame(frame))
     except SandboxError as error:
         if not stream.started:

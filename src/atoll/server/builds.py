@@ -91,7 +91,7 @@ def _told(engine: Engine, request: Request, work: Work) -> Stream:
     async def run(stream: Stream) -> None:
         lines: asyncio.Queue[str] = asyncio.Queue()
         task = asyncio.ensure_future(work(lines.put_nowait))
-        await stream.start(200, shapes.NDJSON)
+        await stream.start(200, shapes.NDJSON, answer.AS_IT_COMES)
         try:
             async for line in _until_done(lines, task):
                 await stream.write(_encode(BuildProgress(message=line)))

@@ -2,6 +2,7 @@
 
 import secrets
 
+import msgspec
 from starlette.requests import Request
 
 from atoll.engine import calls
@@ -30,6 +31,8 @@ async def run(engine: Engine, request: Request) -> Stream:
             body = await answer.read_json(request, limits.max_body)
         wanted: process.ExecRequest = answer.decode(body, process.ExecRequest)
         check_command(wanted.command)
+        offset = answer.resumed(request, wanted.from_offset)
+        wanted = msgspec.structs.replace(wanted, from_offset=offset)
     except BaseException:
         spool.close()
         raise
@@ -57,7 +60,7 @@ async def attach(engine: Engine, request: Request) -> Stream:
     wanted: ops.Attach = answer.decode_query(request, ops.Attach)
     sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
     operation = ids.check_operation_id(request.path_params["operation"])
-    source = calls.attach(sandbox, operation, wanted.from_offset)
+    source = calls.attach(sandbox, operation, answer.resumed(request, wanted.from_offset))
     shown = process.ExecRequest(command="")
     return Stream(lambda stream: _deliver(engine, request, sandbox, source, shown, stream))
 

@@ -77,6 +77,8 @@ async def logs(engine: Engine, request: Request, wanted: wire.LogsRequest) -> Re
 async def stream(engine: Engine, request: Request, wanted: wire.LogsQuery) -> Stream:
     """Stream the output of one from an offset on."""
     id, request_id = _id(request), request.scope["request_id"]
+    offset = answer.resumed(request, wanted.from_offset)
+    wanted = msgspec.structs.replace(wanted, from_offset=offset)
     source = engine.processes.stream(_object(engine, request), id, wanted)
     accept = request.headers.get("accept", "")
     form: shapes.Form = LogSseForm(id, request_id)

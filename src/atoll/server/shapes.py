@@ -101,7 +101,7 @@ class SseForm:
         """See `Form.frame`."""
         kind = Kind(frame.kind)
         if kind in _NAMES:
-            return self._output(kind, frames.decode_output(frame.payload).data)
+            return self._output(kind, frames.decode_output(frame.payload))
         if kind is Kind.HEARTBEAT:
             return b": heartbeat\n\n"
         if kind is Kind.ERROR:
@@ -113,11 +113,12 @@ class SseForm:
             return self._flushed() + self._complete(fields)
         return self._event(type=kind.name.lower(), **_camel(fields))
 
-    def _output(self, kind: Kind, data: bytes) -> bytes:
-        fields: dict[str, Any] = {"type": _NAMES[kind], "data": self._text.decode(kind, data)}
-        if not _is_text(data):
-            fields["dataBase64"] = base64.b64encode(data).decode()
-        return self._event(**fields)
+    def _output(self, kind: Kind, out: frames.Output) -> bytes:
+        fields: dict[str, Any] = {"type": _NAMES[kind], "data": self._text.decode(kind, out.data)}
+        if not _is_text(out.data):
+            fields["dataBase64"] = base64.b64encode(out.data).decode()
+        # As `Last-Event-ID` it names the first byte that the caller does not have.
+        return b"id: %d\n" % (out.offset + len(out.data)) + self._event(**fields)
 
     def _flushed(self) -> bytes:
         events = [self._event(type=_NAMES[kind], data=text) for kind, text in self._text.rest()]

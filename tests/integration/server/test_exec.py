@@ -243,3 +243,41 @@ async def test_a_bad_key_is_refused(client: httpx2.AsyncClient) -> None:
     headers = {"idempotency-key": "a b"}
     answer = await client.post(EXEC, json={"command": ["x"]}, headers=headers)
     assert answer.json()["code"] == "VALIDATION_FAILED"
+
+
+async def ring(peer: Peer, header: dict[str, Any]) -> None:
+    """An operation that has written ``0123456789`` and answers from the offset it is told."""
+    await peer.send(Kind.STARTED, {"pid": 1})
+    start = header.get("from_offset", 0)
+    if start < 10:
+        await peer.raw(frames.encode_output(Kind.STDOUT, 0, start, b"0123456789"[start:]))
+    await peer.send(Kind.EXITED, {"exit_code": 0})
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])
+async def test_a_stream_goes_on_after_the_last_event_id(
+    client: httpx2.AsyncClient, world: World, accept: str
+) -> None:
+    """What a browser's EventSource sends by itself; `from_offset` says the same."""
+    await client.post(BOX + "/start")
+    world.runtime.scripts["attach"] = world.runtime.scripts["exec"] = ring
+    headers = {"accept": accept, "last-event-id": "4", "idempotency-key": "op"}
+    attached = await client.get(BOX + "/operations/op", headers=headers)
+    asked = await client.get(
+        BOX + "/operations/op", headers={"accept": accept}, params={"fromOffset": 4}
+    )
+    again = await client.post(EXEC, json={"command": "c"}, headers=headers)
+    for answer in (attached, asked, again):
+        assert "456789" in answer.text or "NDU2Nzg5" in answer.text
+        assert "0123" not in answer.text
+
+
+async def test_ids_that_no_event_of_ours_had_are_refused(client: httpx2.AsyncClient) -> None:
+    for id in ("x", "-1", "1" * 19, "\u0661".encode(), "1.0"):
+        answer = await client.get(BOX + "/operations/op", headers={"last-event-id": id})
+        assert answer.status_code == 400
+
+
+async def test_a_stream_asks_proxies_not_to_hold_it_back(client: httpx2.AsyncClient) -> None:
+    answer = await client.post(EXEC, json={"command": ["a"]}, headers=FRAMES)
+    assert answer.headers["x-accel-buffering"] == "no"

@@ -21,7 +21,8 @@ ERROR = FileNotFoundError("gone", context={"path": "/x"})
 
 
 def events(data: bytes) -> list[dict[str, Any]]:
-    return [json.loads(part.removeprefix(b"data: ")) for part in data.split(b"\n\n") if part]
+    lines = [line for part in data.split(b"\n\n") for line in part.split(b"\n")]
+    return [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
 
 
 def sse(*given: Frame) -> list[dict[str, Any]]:
@@ -65,9 +66,15 @@ def test_server_sent_events_have_the_shapes_of_0_12() -> None:
 def test_line_separators_never_break_an_event() -> None:
     form = shapes.SseForm("c", "r")
     data = form.frame(output(Kind.STDOUT, "a\u2028b\rc\n\nd".encode()))
-    assert data.count(b"\n") == 2
+    assert data.count(b"\n") == 3
     assert b"\r" not in data
     assert events(data)[0]["data"] == "a\u2028b\rc\n\nd"
+
+
+def test_the_id_of_an_event_is_where_to_go_on_from() -> None:
+    form = shapes.SseForm("c", "r")
+    assert form.frame(output(Kind.STDERR, b"abc", 4, 10)).startswith(b"id: 13\ndata: ")
+    assert form.frame(frame(Kind.STARTED, {"pid": 1})).startswith(b"data: ")
 
 
 def test_a_character_is_never_cut_between_events() -> None:
