@@ -31,18 +31,16 @@ if TYPE_CHECKING:
     from atoll.sdk._async.process import ProcessHandle
     from atoll.sdk._async.sandbox import Sandbox
     from atoll.sdk._async.service import ServiceResponse
-    from atoll.sdk._async.service import ServiceResponse
     from atoll.sdk._async.session import Session
     from atoll.sdk._async.snapshots import Forks
     from atoll.sdk._async.streams import ExecStream, parse_sse_stream
     from atoll.sdk._async.watch import WatchStream
     from atoll.sdk._async.websocket import WebSocket
-    from atoll.sdk._async.websocket import WebSocket
     from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
+    from atoll.wire.backups import BackupPage, DirectoryBackup
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
-    from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.process import (
         ExecEvent,
@@ -91,14 +89,12 @@ _MODULES = {
     "atoll.wire.ports": "ExposedPort PreviewLink Visit",
     "atoll.sdk._async.service": "ServiceResponse",
     "atoll.sdk._async.websocket": "WebSocket",
-    "atoll.wire.ports": "ExposedPort PreviewLink Visit",
-    "atoll.sdk._async.service": "ServiceResponse",
-    "atoll.sdk._async.websocket": "WebSocket",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
     ),
     "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
+    "atoll.wire.backups": "BackupPage DirectoryBackup",
     "atoll.wire.snapshots": "Diff Snapshot SnapshotPage",
     "atoll.workers.preview": "proxy_to_sandbox",
 }
@@ -106,11 +102,13 @@ _SUBMODULES = {"errors", "sync"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
+    "BackupPage",
     "Changes",
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
     "Diff",
+    "DirectoryBackup",
     "EngineUnreachableError",
     "Environment",
     "EventStream",
@@ -118,7 +116,6 @@ __all__ = [
     "ExecResult",
     "ExecStream",
     "Exited",
-    "ExposedPort",
     "ExposedPort",
     "Failed",
     "FileInfo",
@@ -133,7 +130,6 @@ __all__ = [
     "Metrics",
     "Namespace",
     "PreviewLink",
-    "PreviewLink",
     "Process",
     "ProcessHandle",
     "ProcessInfo",
@@ -145,7 +141,6 @@ __all__ = [
     "SandboxInfo",
     "SandboxPage",
     "ServiceResponse",
-    "ServiceResponse",
     "Session",
     "SessionInfo",
     "Snapshot",
@@ -156,10 +151,8 @@ __all__ = [
     "Stdout",
     "Version",
     "Visit",
-    "Visit",
     "WatchEvent",
     "WatchStream",
-    "WebSocket",
     "WebSocket",
     "WriteResult",
     "__version__",

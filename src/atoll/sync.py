@@ -32,20 +32,17 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.local import local
     from atoll.sdk._sync.logs import LogStream
     from atoll.sdk._sync.previews import proxy_to_sandbox
-    from atoll.sdk._sync.previews import proxy_to_sandbox
     from atoll.sdk._sync.process import ProcessHandle
     from atoll.sdk._sync.sandbox import Sandbox
-    from atoll.sdk._sync.service import ServiceResponse
     from atoll.sdk._sync.service import ServiceResponse
     from atoll.sdk._sync.session import Session
     from atoll.sdk._sync.snapshots import Forks
     from atoll.sdk._sync.streams import ExecStream, parse_sse_stream
     from atoll.sdk._sync.watch import WatchStream
     from atoll.sdk._sync.websocket import WebSocket
-    from atoll.sdk._sync.websocket import WebSocket
+    from atoll.wire.backups import BackupPage, DirectoryBackup
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
-    from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.process import (
         ExecEvent,
@@ -92,25 +89,25 @@ _MODULES = {
     "atoll.wire.ports": "ExposedPort PreviewLink Visit",
     "atoll.sdk._sync.service": "ServiceResponse",
     "atoll.sdk._sync.websocket": "WebSocket",
-    "atoll.wire.ports": "ExposedPort PreviewLink Visit",
-    "atoll.sdk._sync.service": "ServiceResponse",
-    "atoll.sdk._sync.websocket": "WebSocket",
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
     ),
     "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
+    "atoll.wire.backups": "BackupPage DirectoryBackup",
     "atoll.wire.snapshots": "Diff Snapshot SnapshotPage",
 }
 _SUBMODULES = {"errors"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
+    "BackupPage",
     "Changes",
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
     "Diff",
+    "DirectoryBackup",
     "EngineUnreachableError",
     "Environment",
     "EventStream",
@@ -118,7 +115,6 @@ __all__ = [
     "ExecResult",
     "ExecStream",
     "Exited",
-    "ExposedPort",
     "ExposedPort",
     "Failed",
     "FileInfo",
@@ -133,7 +129,6 @@ __all__ = [
     "Metrics",
     "Namespace",
     "PreviewLink",
-    "PreviewLink",
     "Process",
     "ProcessHandle",
     "ProcessInfo",
@@ -145,7 +140,6 @@ __all__ = [
     "SandboxInfo",
     "SandboxPage",
     "ServiceResponse",
-    "ServiceResponse",
     "Session",
     "SessionInfo",
     "Snapshot",
@@ -156,10 +150,8 @@ __all__ = [
     "Stdout",
     "Version",
     "Visit",
-    "Visit",
     "WatchEvent",
     "WatchStream",
-    "WebSocket",
     "WebSocket",
     "WriteResult",
     "__version__",

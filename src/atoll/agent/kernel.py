@@ -103,6 +103,12 @@ def syncfs(fd: int) -> None:
     _checked(_libc.syncfs(fd))
 
 
+def exchange(directory: int, one: bytes, other: bytes) -> None:
+    """Swap two names of a directory in one step: kernel 3.15."""
+    names = ctypes.c_char_p(one), ctypes.c_char_p(other)
+    _checked(_libc.renameat2(directory, names[0], directory, names[1], ctypes.c_uint(2)))
+
+
 def file_system_type(fd: int) -> int:
     """Return the magic number of the file system that *fd* is on (statfs(2), f_type)."""
     buffer = ctypes.create_string_buffer(256)

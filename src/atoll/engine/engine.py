@@ -14,6 +14,7 @@ from atoll.engine import building, components, node, reaper
 from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.audit import AuditLog
+from atoll.engine.backups import Backups
 from atoll.engine.forks import Forks
 from atoll.engine.keys import Keys
 from atoll.engine.lifecycle import Lifecycle
@@ -37,6 +38,7 @@ from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
 from atoll.images.steps import Progress
 from atoll.settings import MIB, Settings
+from atoll.storage.vault import Vault
 from atoll.wire import ids
 from atoll.wire.objects import AttachWorker
 from atoll.wire.pool import PoolStats
@@ -96,8 +98,12 @@ class Engine:
         )
         self.snapshots = Snapshots(self._shared)
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
+        self._vault = Vault(
+            settings.storage.state_dir / "backups", settings.storage.reserve_mb * 1_000_000
+        )
+        self.backups = Backups(store, self._vault)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
-        self._timers = Timers(self._shared, self.sandbox, self.snapshots)
+        self._timers = Timers(self._shared, self.sandbox, (self.snapshots.tidy, self.backups.tidy))
 
     @property
     def images(self) -> Images:
@@ -127,7 +133,8 @@ class Engine:
         await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
         await self.pool.recover()
         await self.processes.sweep(await self.store.layers())
-        await self.snapshots.tidy()
+        self._vault.open()
+        await asyncio.gather(self.snapshots.tidy(), self.backups.tidy())
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
         await self.ports.load()

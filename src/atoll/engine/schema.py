@@ -78,6 +78,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
             body BLOB NOT NULL)""",
         "CREATE INDEX snapshots_namespace ON snapshots (namespace, number)",
     ),
+    (
+        """CREATE TABLE backups (
+            number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+            namespace TEXT NOT NULL, sandbox TEXT NOT NULL, expires_at REAL,
+            body BLOB NOT NULL)""",
+        "CREATE INDEX backups_namespace ON backups (namespace, number)",
+    ),
 )
 
 

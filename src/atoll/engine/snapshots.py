@@ -14,12 +14,13 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from atoll.engine import record as rules
-from atoll.engine.record import Record
+from atoll.engine.record import InForce, Record
 from atoll.engine.shared import Shared
-from atoll.engine.snapshot_table import Kept, SnapshotTable
+from atoll.engine.shelf import Shelf
 from atoll.errors import (
     SandboxNotFoundError,
     SnapshotFailedError,
@@ -46,8 +47,15 @@ MAX_NAME = 200
 """Characters of a snapshot's name."""
 MAX_CHANGES = 50_000
 """Entries of one comparison: about 10 MB of answer."""
-MAX_PAGE = 1_000
-"""Most entries of one page of a listing."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot, and what a sandbox that begins as it needs to know of its origin."""
+
+    snapshot: Snapshot
+    options: SandboxOptions
+    env: dict[str, str | None] = {}
+    in_force: InForce
 
 
 class Snapshots:
@@ -59,7 +67,7 @@ class Snapshots:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self.table = SnapshotTable(shared.store)
+        self.shelf = Shelf(shared.store, "snapshots", Kept)
         self._kept = shared.lifecycle.parts.layers.snapshots
         self._making: set[str] = set()  # no row tells of these yet
 
@@ -76,7 +84,8 @@ class Snapshots:
             kept = self.described(id, record, wanted, await self._kept.usage(id))
             state_dir = self._shared.settings.storage.state_dir
             await self._shared.lifecycle.parts.images.hold(kept.in_force.digest, id, state_dir)
-            await self.table.add(kept)
+            told = kept.snapshot
+            await self.shelf.add(told.namespace, id, told.sandbox, told.expires_at, kept)
         await box.entry.change(lambda old: _based_on(old, record.layer_id, id))
         return kept.snapshot
 
@@ -154,7 +163,7 @@ class Snapshots:
         Raises:
             SnapshotNotFoundError: there is none, or its time is over.
         """
-        found = await self.table.get(namespace, id)
+        found = await self.shelf.get(namespace, id)
         ends = found.snapshot.expires_at if found else None
         if found is None or (ends and ends <= rules.now()):
             raise SnapshotNotFoundError(
@@ -167,24 +176,23 @@ class Snapshots:
         self, namespace: str, wanted: ListSnapshots, labels: Mapping[str, str]
     ) -> SnapshotPage:
         """Return one page of a namespace's snapshots, the oldest first."""
-        try:
-            after = int(wanted.cursor or "0")
-        except ValueError as error:
-            raise ValidationFailedError(
-                "this is no cursor of a listing", context={"field": "cursor"}
-            ) from error
-        found, end = await self.table.page(
+
+        def accept(kept: Kept) -> bool:
+            own = kept.snapshot.labels
+            return all(own.get(name) == value for name, value in labels.items())
+
+        page = await self.shelf.page(
             namespace,
             sandbox=wanted.sandbox,
-            labels=labels,
-            after=after,
-            limit=max(1, min(wanted.limit, MAX_PAGE)),
+            cursor=wanted.cursor,
+            limit=wanted.limit,
+            accept=accept,
         )
-        return SnapshotPage(snapshots=found, cursor=None if end is None else str(end))
+        return SnapshotPage(snapshots=[k.snapshot for k in page.entries], cursor=page.cursor)
 
     async def delete(self, namespace: str, id: str) -> None:
         """Forget a snapshot. Sandboxes that began as it keep their files. Idempotent."""
-        if await self.table.get(namespace, id):
+        if await self.shelf.get(namespace, id):
             await self._remove(id)
 
     async def diff(self, box: "Sandbox", since: str) -> Diff:
@@ -218,7 +226,7 @@ class Snapshots:
     async def tidy(self) -> None:
         """Remove snapshots whose time is over, and files that no row tells of."""
         stored = set(await self._kept.list())
-        rows = await self.table.all()
+        rows = await self.shelf.ends()
         now = rules.now().timestamp()
         for id, ends in rows.items():
             if ends is not None and ends <= now:
@@ -229,11 +237,11 @@ class Snapshots:
             await self._kept.delete(id)
 
     async def _remove(self, id: str) -> None:
-        digest = await self.table.digest(id)
-        await self.table.delete(id)
+        kept = await self.shelf.find(id)
+        await self.shelf.delete(id)
         await self._kept.delete(id)
-        if digest:
-            await self._shared.lifecycle.parts.images.release(digest, id)
+        if kept:
+            await self._shared.lifecycle.parts.images.release(kept.in_force.digest, id)
 
 
 def check_names(wanted: TakeSnapshot) -> None:

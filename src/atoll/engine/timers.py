@@ -5,7 +5,7 @@ a restart. A tick looks only at live sandboxes (a comparison each), so it costs 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -14,7 +14,6 @@ from atoll.engine import pressure, reaper
 from atoll.engine import record as rules
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared
-from atoll.engine.snapshots import Snapshots
 from atoll.errors import SandboxError
 
 log = structlog.get_logger(__name__)
@@ -41,15 +40,18 @@ class Timers:
     Args:
         shared: what all sandboxes work with.
         lookup: returns the object of a namespace and id.
-        snapshots: those that end are removed.
+        tidying: remove what ends, beside what is done here.
     """
 
     def __init__(
-        self, shared: Shared, lookup: Callable[[str, str], Sandbox], snapshots: Snapshots
+        self,
+        shared: Shared,
+        lookup: Callable[[str, str], Sandbox],
+        tidying: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
         self._shared = shared
         self._lookup = lookup
-        self._snapshots = snapshots
+        self._tidying = tidying
         self._tasks: set[asyncio.Task[None]] = set()
         self._working: set[Sandbox] = set()
 
@@ -64,7 +66,7 @@ class Timers:
             (LOOK_AT_MEMORY, self._relieve),
             (BOUND_LOGS, self._shared.processes.shrink),
             (interval, self._shared.processes.tidy),
-            (interval, self._snapshots.tidy),
+            *((interval, tidy) for tidy in self._tidying),
             (interval, self._reap),
         ):
             self._spawn(self._every(period, work))

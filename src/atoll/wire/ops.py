@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from atoll.wire import (
+    backups,
     files,
     git,
     interpreter,
@@ -349,6 +350,20 @@ RUN_CODE = Op(
 )  # fmt: skip
 
 
+BACKUPS = NAMESPACE + "/backups"
+CREATE_BACKUP = Op(
+    "create_backup", "POST", SANDBOX + "/backups", backups.CreateBackup, backups.DirectoryBackup
+)
+RESTORE_BACKUP = Op(
+    "restore_backup", "POST", SANDBOX + "/backups/restore", backups.RestoreBackup, backups.Restored
+)
+LIST_BACKUPS = Op(
+    "list_backups", "GET", BACKUPS, backups.ListBackups, backups.BackupPage, scope=_READ
+)
+GET_BACKUP = Op(
+    "get_backup", "GET", BACKUPS + "/{backup}", Empty, backups.DirectoryBackup, scope=_READ
+)
+DELETE_BACKUP = Op("delete_backup", "DELETE", BACKUPS + "/{backup}", Empty, Done)
 
 
 class BuildImage(Request, frozen=True, kw_only=True):

@@ -86,7 +86,7 @@ async def test_a_snapshot_that_cannot_be_recorded_leaves_no_files(
     async def fail(*_: object) -> None:
         raise NoSpaceError("full")
 
-    monkeypatch.setattr(engine.snapshots.table, "add", fail)
+    monkeypatch.setattr(engine.snapshots.shelf, "add", fail)
     with pytest.raises(NoSpaceError):
         await engine.snapshots.take(box, TakeSnapshot())
     assert await world.layers.snapshots.list() == []

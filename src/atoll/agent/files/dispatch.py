@@ -12,6 +12,8 @@ start. Answers are JSON in camel case. Frames, caller → agent ⇢ agent → ca
 ``fs.write_file``     DATA* END ⇢ REPLY `WriteResult`
 ``fs.download``       ⇢ REPLY `Archive` DATA* (a tar archive) END
 ``fs.upload``         DATA* (a tar archive) END ⇢ REPLY `UploadResult`
+``fs.backup``         as ``fs.download``
+``fs.restore``        as ``fs.upload``
 ``fs.watch``          ⇢ (EVENT | HEARTBEAT)* END; CANCEL stops it
 all others            ⇢ REPLY
 ====================  ======================================================================
@@ -52,6 +54,8 @@ OPERATIONS: Final = {
     "replace_in_files": "replacing",
     "download": "packing",
     "upload": "unpacking",
+    "backup": "backups",
+    "restore": "backups",
     "watch": "watching",
     "check_changes": "versions",
 }
@@ -70,7 +74,7 @@ def serve(connection: socket.socket, header: Mapping[str, Any], procs: Sequence[
         header: the payload of the HEADER frame, with ``cwd`` filled in.
         procs: cgroup.procs files of the commands' cgroup, if the operation is of `RUN_PROGRAMS`.
     """
-    has_body = header.get("op") in {"fs.write_file", "fs.upload"}
+    has_body = header.get("op") in {"fs.write_file", "fs.upload", "fs.restore"}
     stream = Stream(connection, has_body=has_body, procs=procs)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, _interrupt)

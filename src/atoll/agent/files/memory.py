@@ -34,12 +34,12 @@ _WRITES: Final[Mapping[str, str]] = {
 def takes_memory(header: Mapping[str, Any]) -> bool:
     """Tell whether an operation may fill memory that outlives it.
 
-    An upload always may: its members can lie on mounts inside its target. A request that is not
+    An archive always may: its members can lie on mounts inside its target. A request that is not
     understood takes none; it will be refused.
     """
     op, fields = str(header.get("op")), Fields(header)
     try:
-        if op == "fs.upload":
+        if op in {"fs.upload", "fs.restore"}:
             return True
         if op == "fs.replace_in_files":
             return any(map(_in_memory, fields.paths("paths")))
@@ -130,7 +130,7 @@ def _drop_rest(sock: socket.socket) -> None:
 
 def _remove_leftovers(worker: int, header: Mapping[str, Any]) -> None:
     """Remove what a killed upload had unpacked; other changes have no name before they are done."""
-    if header.get("op") == "fs.upload":
+    if header.get("op") in {"fs.upload", "fs.restore"}:
         path = Fields(header).path()
         for directory in (path, os.path.dirname(path)):
             with suppress(OSError, errors.SandboxError):

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from atoll import errors
+from atoll.agent import kernel
 from atoll.agent.files import copying, merging, pathnames, spools, tars, walking
 from atoll.agent.files.pathnames import Place, to_text
 from atoll.agent.files.requests import Fields
@@ -29,8 +30,8 @@ def upload(stream: Stream, fields: Fields) -> dict[str, Any]:
     path = fields.path()
     with pathnames.entry(path, make=True) as place:
         existing = place.stat()
-        _refuse_no_directory(place, existing)
-        with _stage(place, inside=existing is not None) as stage:
+        refuse_no_directory(place, existing)
+        with staged(place, inside=existing is not None) as stage:
             unpacker = Unpacker(stage.directory, outside_links=fields.flag("outside_links"))
             try:
                 unpacker.unpack(stream)
@@ -44,7 +45,8 @@ def upload(stream: Stream, fields: Fields) -> dict[str, Any]:
     return {"path": to_text(path), "files": unpacker.files, "size": unpacker.size}
 
 
-def _refuse_no_directory(place: Place, existing: os.stat_result | None) -> None:
+def refuse_no_directory(place: Place, existing: os.stat_result | None) -> None:
+    """Refuse a target that is there and is no directory; a link is none."""
     if existing is None or stat.S_ISDIR(existing.st_mode):
         return
     if stat.S_ISLNK(existing.st_mode):
@@ -54,6 +56,9 @@ def _refuse_no_directory(place: Place, existing: os.stat_result | None) -> None:
             suggestion="name the directory itself",
         )
     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+
+_ZEROS = bytes(1 << 18)
 
 
 class Stage:
@@ -71,6 +76,15 @@ class Stage:
         os.rename(self._name, place.name, src_dir_fd=self._parent, dst_dir_fd=place.directory)
         place.sync()
 
+    def take_over(self, place: Place, existing: os.stat_result) -> None:
+        """Swap places with the directory at *place*: `discard` deletes that one."""
+        with suppress(PermissionError):
+            os.fchown(self.directory, existing.st_uid, existing.st_gid)
+        os.fchmod(self.directory, stat.S_IMODE(existing.st_mode))
+        merging.sync(self.directory)
+        kernel.exchange(self._parent, self._name, place.name)
+        place.sync()
+
     def discard(self) -> None:
         """Delete what is left of it."""
         os.close(self.directory)
@@ -78,7 +92,8 @@ class Stage:
 
 
 @contextmanager
-def _stage(place: Place, *, inside: bool) -> Iterator[Stage]:
+def staged(place: Place, *, inside: bool) -> Iterator[Stage]:
+    """Have a directory of our own, in the target or beside it; what is left of it goes."""
     target = walking.open_directory(place.name, place.directory) if inside else -1
     try:
         parent = target if inside else place.directory
@@ -105,13 +120,20 @@ class _Body:
 
 
 class Unpacker:
-    """Writes members beneath one directory."""
+    """Writes members beneath one directory; long runs of zeros become holes.
 
-    def __init__(self, top: int, *, outside_links: bool) -> None:
+    Args:
+        top: the directory.
+        outside_links: links may lead out of it.
+        keep_owner: members belong to whom the archive says, as far as this user may give them away.
+    """
+
+    def __init__(self, top: int, *, outside_links: bool, keep_owner: bool = False) -> None:
         self._top = top
         self._outside_links = outside_links
+        self._keep_owner = keep_owner
         self._here, self._here_name = os.dup(top), b""
-        self._directories: dict[bytes, tuple[int, float]] = {}
+        self._directories: dict[bytes, Any] = {}
         self.files = self.size = 0
 
     def close(self) -> None:
@@ -145,17 +167,16 @@ class Unpacker:
         if not name and not member.isdir():
             raise _refusal(member.name, "it has no name")
         self.files += 1
-        mode = member.mode & 0o777
         if member.isdir():
             self._enter(name)
-            self._directories[name] = (mode, member.mtime)
+            self._directories[name] = member
             return
         parent, _, leaf = name.rpartition(b"/")
         directory = self._enter(parent)
         with suppress(FileNotFoundError):  # a later member of the same name replaces it
             os.unlink(leaf, dir_fd=directory)
         if member.isreg():
-            self._write(directory, leaf, mode, member, archive.extractfile(member))
+            self._write(directory, leaf, member, archive.extractfile(member))
         elif member.issym():
             self._link(directory, leaf, parent, member)
         elif member.islnk():
@@ -188,16 +209,21 @@ class Unpacker:
             here = below
         return here
 
-    def _write(self, directory: int, leaf: bytes, mode: int, member: Any, content: Any) -> None:
+    def _write(self, directory: int, leaf: bytes, member: Any, content: Any) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(leaf, flags, 0o600, dir_fd=directory)
         try:
-            while data := content.read(1 << 18):
+            while data := content.read(len(_ZEROS)):
                 self.size += len(data)
+                if data == _ZEROS:
+                    os.lseek(file, len(data), os.SEEK_CUR)
+                    continue
                 view = memoryview(data)
                 while view:
                     view = view[os.write(file, view) :]
-            os.fchmod(file, mode)
+            os.truncate(file, member.size)
+            self._own(file, member)
+            os.fchmod(file, member.mode & 0o777)
             os.utime(file, (member.mtime, member.mtime))
         finally:
             os.close(file)
@@ -207,6 +233,9 @@ class Unpacker:
         if not self._outside_links and not stays_inside(parent, target):
             raise _refusal(member.name, f"it links to {member.linkname}")
         os.symlink(target, leaf, dir_fd=directory)
+        if self._keep_owner:
+            with suppress(PermissionError):
+                os.chown(leaf, member.uid, member.gid, dir_fd=directory, follow_symlinks=False)
         os.utime(leaf, (member.mtime, member.mtime), dir_fd=directory, follow_symlinks=False)
 
     def _hard_link(self, directory: int, leaf: bytes, member: Any) -> None:
@@ -222,14 +251,20 @@ class Unpacker:
     def _finish_directories(self) -> None:
         """Set modes and times once nothing more is made in them, the deepest first."""
         for name in sorted(self._directories, reverse=True):
-            mode, mtime = self._directories[name]
+            member = self._directories[name]
             directory = self._walk(name, make=False)
             try:
                 if name:
-                    os.fchmod(directory, mode)
-                    os.utime(directory, (mtime, mtime))
+                    self._own(directory, member)
+                    os.fchmod(directory, member.mode & 0o777)
+                    os.utime(directory, (member.mtime, member.mtime))
             finally:
                 os.close(directory)
+
+    def _own(self, file: int, member: Any) -> None:
+        if self._keep_owner:
+            with suppress(PermissionError):
+                os.fchown(file, member.uid, member.gid)
 
 
 def check_name(name: bytes) -> bytes:

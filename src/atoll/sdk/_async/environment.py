@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from atoll.errors import ValidationFailedError
 from atoll.sdk import _aio, _arguments, _shared
+from atoll.sdk._async.backups import BackupShelf
 from atoll.sdk._async.images import Images
 from atoll.sdk._async.pool import Pool
 from atoll.sdk._async.sandbox import Sandbox
@@ -71,6 +72,11 @@ class Environment:
     def images(self) -> Images:
         """The engine's images."""
         return Images(self.transport)
+
+    @property
+    def backups(self) -> BackupShelf:
+        """The engine's backups."""
+        return BackupShelf(self.transport)
 
     @property
     def pool(self) -> Pool:

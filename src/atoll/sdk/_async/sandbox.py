@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from atoll.sdk import _arguments, _shared
+from atoll.sdk._async.backups import Backups
 from atoll.sdk._async.commands import Commands
 from atoll.sdk._async.git import Git
 from atoll.sdk._async.hooks import Hooks
@@ -33,6 +34,7 @@ class Sandbox(
     Hooks,
     Life,
     Snapshots,
+    Backups,
     Interpreter,
 ):
     """One sandbox. The same id in the same namespace is always the same one.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from atoll.sdk import _arguments, _shared
+from atoll.sdk._sync.backups import Backups
 from atoll.sdk._sync.commands import Commands
 from atoll.sdk._sync.git import Git
 from atoll.sdk._sync.hooks import Hooks
@@ -33,6 +34,7 @@ class Sandbox(
     Hooks,
     Life,
     Snapshots,
+    Backups,
     Interpreter,
 ):
     """One sandbox. The same id in the same namespace is always the same one.

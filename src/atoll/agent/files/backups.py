@@ -1,0 +1,115 @@
+"""Backing up a directory, and putting it back as a whole.
+
+A backup is a tar stream of a directory: what the user can read of it, with owners and modes (but
+set-id and sticky bits), hard links, links as links, holes as zeros. Putting it back makes a new
+directory beside the target; only when the archive is complete do the two change places, in one
+step, and the old one is deleted.
+
+The path is taken as it is written: no component of it may be a link, so that whoever makes the
+target a link elsewhere gets a refusal and not other files.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from atoll import errors
+from atoll.agent.files import ignores, pathnames, unpacking, walking
+from atoll.agent.files.packing import Packer
+from atoll.agent.files.pathnames import Place, to_text
+from atoll.agent.files.requests import Fields
+from atoll.agent.files.streams import Stream
+
+
+def backup(stream: Stream, fields: Fields) -> None:
+    """Answer with `Archive`, the bytes of a tar archive, and END with what is in it."""
+    path = fields.path()
+    excludes = ignores.parse("\n".join(fields.texts("excludes") or ()))
+    with _strictly(path, make=False) as place, pathnames.blame(path):
+        existing = place.require()
+        unpacking.refuse_no_directory(place, existing)
+        top = walking.open_directory(place.name, place.directory)
+        try:
+            kept = _Kept(top, excludes, gitignore=fields.flag("gitignore"))
+            packer = Packer(stream, path, hard_links=True)
+            for item in walking.walk(top, accept=kept):
+                packer.add(item.directory, item.name, item.relative)
+            packer.finish()
+        finally:
+            os.close(top)
+
+
+def restore(stream: Stream, fields: Fields) -> dict[str, Any]:
+    """Unpack the body into a new directory, which then takes the place of ``path``."""
+    path = fields.path()
+    with _strictly(path, make=True) as place:
+        existing = place.stat()
+        unpacking.refuse_no_directory(place, existing)
+        with unpacking.staged(place, inside=False) as stage:
+            unpacker = unpacking.Unpacker(stage.directory, outside_links=True, keep_owner=True)
+            try:
+                unpacker.unpack(stream)
+            finally:
+                unpacker.close()
+            with pathnames.blame(path):
+                if existing is None:
+                    stage.become(place)
+                else:
+                    stage.take_over(place, existing)
+    return {"path": to_text(path), "files": unpacker.files, "size": unpacker.size}
+
+
+class _Kept:
+    """Which entries are backed up."""
+
+    def __init__(self, top: int, excludes: list[ignores.Rule], *, gitignore: bool) -> None:
+        self._excludes = excludes
+        self._ignored = ignores.Ignored(top) if gitignore else None
+
+    def __call__(self, _name: bytes, relative: bytes, is_directory: bool) -> bool:  # an `Accept`
+        verdict = ignores.decide(self._excludes, to_text(relative), is_directory=is_directory)
+        if verdict is not None:
+            return not verdict
+        return not (self._ignored and self._ignored(relative, is_directory=is_directory))
+
+
+@contextmanager
+def _strictly(path: bytes, *, make: bool) -> Iterator[Place]:
+    """Hold the directory of *path*, reached through no link.
+
+    Args:
+        make: make missing parents.
+
+    Raises:
+        SecurityError: a component is a link.
+    """
+    *parents, name = path.strip(b"/").split(b"/")
+    here = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with pathnames.blame(path):
+            for part in parents:
+                below = _enter(here, part, path, make=make)
+                os.close(here)
+                here = below
+        yield Place(here, name, path)
+    finally:
+        os.close(here)
+
+
+def _enter(here: int, part: bytes, path: bytes, *, make: bool) -> int:
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(part, 0o755, dir_fd=here)
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(part, flags, dir_fd=here)
+    except NotADirectoryError as error:
+        if stat.S_ISLNK(os.stat(part, dir_fd=here, follow_symlinks=False).st_mode):
+            raise errors.SecurityError(
+                f"{to_text(part)!r} in {to_text(path)} is a link",
+                context={"path": to_text(path)},
+                suggestion="name the directory itself",
+            ) from error
+        raise

@@ -1,0 +1,45 @@
+"""Handlers of backups."""
+
+from starlette.requests import Request
+
+from atoll.engine.engine import Engine
+from atoll.engine.sandbox import Sandbox
+from atoll.wire.backups import (
+    BackupPage,
+    CreateBackup,
+    DirectoryBackup,
+    ListBackups,
+    RestoreBackup,
+    Restored,
+)
+from atoll.wire.base import Done, Empty
+
+
+def _object(engine: Engine, request: Request) -> Sandbox:
+    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+
+
+async def create(engine: Engine, request: Request, wanted: CreateBackup) -> DirectoryBackup:
+    """Back up a directory."""
+    return await engine.backups.create(_object(engine, request), wanted)
+
+
+async def restore(engine: Engine, request: Request, wanted: RestoreBackup) -> Restored:
+    """Put a backup back."""
+    return await engine.backups.restore(_object(engine, request), wanted)
+
+
+async def listing(engine: Engine, request: Request, wanted: ListBackups) -> BackupPage:
+    """List a namespace's backups."""
+    return await engine.backups.list(request.path_params["namespace"], wanted)
+
+
+async def get(engine: Engine, request: Request, wanted: Empty) -> DirectoryBackup:
+    """Return one backup."""
+    return await engine.backups.get(request.path_params["namespace"], request.path_params["backup"])
+
+
+async def delete(engine: Engine, request: Request, wanted: Empty) -> Done:
+    """Forget one backup."""
+    await engine.backups.delete(request.path_params["namespace"], request.path_params["backup"])
+    return Done()
