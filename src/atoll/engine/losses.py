@@ -3,7 +3,7 @@
 An exit code is never invented: where the outcome is not known, this is the answer.
 """
 
-from atoll.engine.record import Record
+from atoll.engine.record import CONTAINER_ENDED, Record
 from atoll.errors import (
     OperationInterruptedError,
     SandboxDestroyedError,
@@ -29,12 +29,19 @@ def known(
     if transition == "destroy" or record is None or record.state is State.DESTROYED:
         return SandboxDestroyedError(f"sandbox {id!r} was destroyed", context=context)
     if transition == "stop" or record.state is State.STOPPED:
+        if _died(record):
+            return unknown(id, detail, gone=True)
         return OperationInterruptedError(
             f"sandbox {id!r} was stopped", context=context | {"reason": "stopped"}
         )
     if generation is not None and record.generation != generation:
         return StaleHandleError(f"sandbox {id!r} was started again", context=context)
     return None
+
+
+def _died(record: Record) -> bool:
+    """Whether it stops, or has, without having been told to: that is recorded before it begins."""
+    return record.state is State.RUNNING or record.reason == CONTAINER_ENDED
 
 
 def unknown(id: str, detail: str, *, gone: bool) -> SandboxError:

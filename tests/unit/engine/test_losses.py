@@ -3,15 +3,16 @@ from typing import Any
 import pytest
 
 from atoll.engine import losses
-from atoll.engine.record import Record, now
+from atoll.engine.record import CONTAINER_ENDED, Record, now
 from atoll.errors import OperationInterruptedError, SandboxDestroyedError, StaleHandleError
 from atoll.wire.sandbox import State
 
 
-def record(state: State, generation: int = 1) -> Record:
+def record(state: State, generation: int = 1, reason: str = "") -> Record:
     return Record(
-        namespace="N", id="box", state=state, layer_id="l", created_at=now(), generation=generation
-    )
+        namespace="N", id="box", state=state, layer_id="l", created_at=now(),
+        generation=generation, reason=reason,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,24 @@ def test_what_happened_to_the_sandbox_is_told(
 def test_a_loss_without_a_known_reason_is_not_given_one() -> None:
     assert losses.known("box", record(State.RUNNING), None, 1, "detail") is None
     assert losses.known("box", record(State.RUNNING), None, None, "detail") is None
+
+
+@pytest.mark.parametrize(
+    ("found", "transition", "reason"),
+    [
+        (record(State.STOPPED), None, "stopped"),
+        (record(State.STOPPING), "stop", "stopped"),
+        (record(State.STOPPED, reason=CONTAINER_ENDED), None, "container"),
+        (record(State.RUNNING), "stop", "container"),
+    ],
+)
+def test_a_container_that_ended_by_itself_was_not_stopped(
+    found: Record, transition: str | None, reason: str
+) -> None:
+    """Its end may be noticed, and cleaned up after, before its calls are told."""
+    error = losses.known("box", found, transition, 1, "detail")
+    assert error is not None
+    assert error.context["reason"] == reason
 
 
 @pytest.mark.parametrize(("gone", "reason"), [(True, "container"), (False, "agent")])
