@@ -1,4 +1,4 @@
-"""The clients of the conformance suite: the same call by both SDKs, raw HTTP and the command line.
+"""The clients of the conformance suite: both SDKs, raw HTTP, the bridge and the command line.
 
 What a case checks is an `Outcome`; how a client tells it (result, exception, JSON, exit code) is
 that client's own form and is translated here.
@@ -238,6 +238,44 @@ def _bytes(told: dict[str, Any], name: str) -> bytes:
     return b64decode(encoded) if encoded else str(told[name]).encode()
 
 
+class BridgeClient(HttpClient):
+    """The bridge of the 0.12 SDK: words in, events out, files below /workspace, no shell state."""
+
+    def __init__(self, url: str, sandbox_id: str) -> None:
+        super().__init__(url, sandbox_id)
+        self._base = f"/v1/sandbox/{sandbox_id}"
+
+    async def exec(self, command: str | list[str], **options: Any) -> Outcome:
+        argv = command if isinstance(command, list) else ["bash", "-c", command]
+        fields: dict[str, Any] = {"argv": argv}
+        if "timeout" in options:
+            fields["timeout_ms"] = round(options.pop("timeout") * 1000)
+        assert not options, f"the bridge has no {options}"
+        status, body = await self._request("POST", "/exec", json.dumps(fields).encode())
+        assert status == 200, body
+        code, error, output = None, None, {"stdout": b"", "stderr": b""}
+        for event in body.decode().split("\n\n"):
+            name, _, data = event.removeprefix("event: ").partition("\ndata: ")
+            if name in output:
+                output[name] += b64decode(data)
+            elif name == "exit":
+                code = json.loads(data)["exit_code"]
+            elif name == "error":
+                error = "TIMEOUT" if "timed out" in data else json.loads(data)["code"]
+        totals = len(output["stdout"]), len(output["stderr"])
+        return Outcome(code, **output, totals=totals, error=error)
+
+    async def write(self, path: str, content: bytes, **options: Any) -> None:
+        assert not options, f"the bridge has no {options}"
+        status, body = await self._request("PUT", f"/file{path}", content)
+        assert (status, body) == (200, b'{"ok":true}')
+
+    async def read(self, path: str) -> bytes:
+        status, body = await self._request("GET", f"/file{path}")
+        assert status == 200, body
+        return body
+
+
 class CliClient:
     """``atoll containers exec`` and ``atoll cp``: no shell state, a string runs as a script."""
 
@@ -289,6 +327,7 @@ CLIENTS: dict[str, Callable[[str, str], Client]] = {
     "sync": SyncClient,
     "http": HttpClient,
     "cli": CliClient,
+    "bridge": BridgeClient,
 }
 
 

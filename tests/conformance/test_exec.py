@@ -10,6 +10,8 @@ from conformance.clients import Client
 
 EVERYBODY = pytest.mark.clients("sync", "http")
 ALSO_CLI = pytest.mark.clients("sync", "http", "cli")
+ALSO_BRIDGE = pytest.mark.clients("sync", "http", "bridge")
+BY_ALL = pytest.mark.clients("sync", "http", "cli", "bridge")
 
 
 @EVERYBODY
@@ -90,13 +92,13 @@ async def test_x04_deleting_every_visible_file_leaves_the_transport_alone(box: C
     assert gone.code is None or gone.code in {126, 127}
 
 
-@EVERYBODY
+@ALSO_BRIDGE
 @pytest.mark.parametrize("command", ["log=/x; echo hi", "printf(){ :; }; echo hi"])
 async def test_x05_names_of_the_user_are_his_own(box: Client, command: str) -> None:
     assert (await box.exec(command)).text == "hi\n"
 
 
-@EVERYBODY
+@ALSO_BRIDGE
 async def test_x07_a_timeout_ends_the_whole_tree_and_keeps_the_output(box: Client) -> None:
     late = await box.exec("echo before; (sleep 2; touch late) & sleep 2; touch late", timeout=0.3)
     assert (late.error, late.stdout) == ("TIMEOUT", b"before\n")
@@ -114,7 +116,7 @@ async def test_x07_a_tree_that_hides_from_its_parent_is_ended_too(box: Client) -
     assert (await box.exec("test -e late")).code == 1
 
 
-@ALSO_CLI
+@BY_ALL
 @pytest.mark.parametrize("text", ["x", "x\\n", "a\\n\\n\\n", "a\\0b", "\\377\\376", "a\\r\\nb\\rc"])
 async def test_x11_x13_output_is_byte_exact(box: Client, text: str) -> None:
     exact = text.encode().decode("unicode_escape").replace("ÿþ", "\xff\xfe").encode("latin-1")
@@ -130,7 +132,7 @@ async def test_x13_random_bytes_arrive_as_they_are(box: Client) -> None:
     assert (await box.exec("cat r")).stdout == await box.read("/workspace/r")
 
 
-@EVERYBODY
+@ALSO_BRIDGE
 async def test_x16_a_million_lines_are_complete(box: Client) -> None:
     result = await box.exec("seq 1000000")
     assert result.stdout == b"".join(b"%d\n" % number for number in range(1, 1_000_001))
@@ -145,7 +147,7 @@ async def test_x16_more_than_a_result_holds_is_cut_and_counted(box: Client) -> N
         assert (len(kept), result.totals[index]) == (32 << 20, 50_000_000)
 
 
-@EVERYBODY
+@ALSO_BRIDGE
 async def test_x18_a_background_child_does_not_hold_the_result_and_lives_on(box: Client) -> None:
     start = time.monotonic()
     result = await box.exec("sleep 30 & echo $!")
@@ -153,7 +155,7 @@ async def test_x18_a_background_child_does_not_hold_the_result_and_lives_on(box:
     assert (await box.exec(f"kill -0 {result.text}")).code == 0
 
 
-@ALSO_CLI
+@BY_ALL
 async def test_x19_standard_input_is_empty_unless_given(box: Client) -> None:
     for command in ("cat", "read x", 'python3 -c "input()"'):
         result = await box.exec(["bash", "-c", command])
@@ -189,7 +191,7 @@ async def test_x21_env_is_exact_and_only_for_this_command(box: Client) -> None:
     assert (await box.exec('echo "${K-unset}"')).text == "unset\n"
 
 
-@EVERYBODY
+@ALSO_BRIDGE
 @pytest.mark.parametrize(
     ("command", "code"),
     [("false", 1), ("(exit 255)", 255), ("no-such-cmd", 127), ("printf done", 0)],

@@ -14,12 +14,14 @@ from conformance.clients import Client
 
 
 @pytest.mark.container
-@pytest.mark.clients("sync", "http", "cli")
+@pytest.mark.clients("sync", "http", "cli", "bridge")
 @pytest.mark.parametrize("size", [0, 1, 20_000, 120_000, 5 << 20])
 async def test_f01_content_comes_back_as_it_was(box: Client, size: int) -> None:
     data = os.urandom(size)
-    await box.write("/tmp/round", data)
-    assert hashlib.sha256(await box.read("/tmp/round")).digest() == hashlib.sha256(data).digest()
+    await box.write("/workspace/round", data)
+    assert (
+        hashlib.sha256(await box.read("/workspace/round")).digest() == hashlib.sha256(data).digest()
+    )
 
 
 @pytest.mark.slow

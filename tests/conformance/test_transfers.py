@@ -62,11 +62,11 @@ async def names(sandbox: atoll.Sandbox, path: str) -> set[str]:
 
 
 @pytest.mark.container
-@pytest.mark.clients("sync", "http", "cli")
+@pytest.mark.clients("sync", "http", "cli", "bridge")
 async def test_f01_33_megabytes_are_no_limit(box: Client) -> None:
     data = os.urandom(33 * MB)
-    await box.write("/tmp/round", data)
-    assert hashlib.sha256(await box.read("/tmp/round")).digest() == hashlib.sha256(data).digest()
+    await box.write("/workspace/round", data)
+    assert hashlib.sha256(await box.read("/workspace/round")).digest() == hashlib.sha256(data).digest()
 
 
 @pytest.mark.slow
