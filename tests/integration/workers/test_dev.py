@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from atoll.errors import InvalidConfigError, PortInUseError
+from atoll.wire.objects import Migration, Project, ProjectConfig, RenamedClass
 from atoll.workers import dev, wrangler
 
 CONFIG = """{
@@ -12,7 +13,8 @@ CONFIG = """{
   "containers": [{"class_name": "Box", "image": "IMAGE", "max_instances": 3,
                   "instance_type": {"vcpu": 2, "memory_mib": 512, "disk_mb": 900}}],
   "durable_objects": {"bindings": [
-    {"class_name": "Box", "name": "BOX"}, {"class_name": "Cage", "name": "CAGE"}]}
+    {"class_name": "Box", "name": "BOX"}, {"class_name": "Cage", "name": "CAGE"}]},
+  "migrations": [{"tag": "v1", "renamed_classes": [{"from": "Cell", "to": "Cage"}]}]
 }"""
 
 
@@ -22,7 +24,13 @@ class Engine:
     def __init__(self) -> None:
         self.images = self
         self.told: dict[str, Any] = {}
+        self.migrations: list[Migration] = []
         self.built: list[dict[str, Any]] = []
+
+    async def configure_project(self, name: str, config: ProjectConfig) -> Project:
+        self.migrations = config.migrations
+        renamed = {"Cage": "shop-cell"}
+        return Project(namespaces=config.classes | renamed, tag="v1")
 
     async def build_base(self, **_: Any) -> None:
         self.built.append({"tag": "atoll/base"})
@@ -50,12 +58,14 @@ def project(root: Path, image: str) -> wrangler.Project:
 
 async def test_each_class_is_a_namespace_with_the_limits_of_its_container(tmp_path: Path) -> None:
     engine = Engine()
-    await dev.apply(engine, project(tmp_path, "atoll/base"), print)
+    namespaces = await dev.apply(engine, project(tmp_path, "atoll/base"), print)
+    assert namespaces == {"Box": "shop-box", "Cage": "shop-cell"}
     box = engine.told["shop-box"]
     assert (box.image, box.max_instances) == ("atoll/base", 3)
     assert (box.instance_type.vcpu, box.instance_type.memory_mib) == (2, 512)
-    assert engine.told["shop-cage"].image is None
+    assert engine.told["shop-cell"].image is None
     assert engine.built == [{"tag": "atoll/base"}]
+    assert engine.migrations[0].renamed_classes == [RenamedClass(from_="Cell", to="Cage")]
 
 
 @pytest.mark.parametrize("image", ["./Dockerfile", "./", "Dockerfile"])

@@ -1,4 +1,5 @@
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,27 @@ async def test_wait_until_lets_work_outlive_the_answer() -> None:
     assert not done.is_set()
     await ctx.finished()
     assert done.is_set()
+
+
+CRONS = [
+    """
+class Default:
+    def __init__(self, env, ctx): self.env = env
+    async def scheduled(self, event): self.env.append(event.cron)
+""",
+    "async def scheduled(event, env, ctx): env.append(event.cron)",
+    "def on_scheduled(event, env): env.append(event.cron)",
+]
+
+
+@pytest.mark.parametrize("text", CRONS)
+async def test_a_handler_of_crons_takes_as_much_as_it_wants(tmp_path: Path, text: str) -> None:
+    seen: list[str] = []
+    handler = entry.find_scheduled(module(tmp_path, text), seen, entry.Context())  # type: ignore[arg-type]
+    assert handler
+    await handler(entry.ScheduledEvent("* * * * *", datetime(2024, 1, 1, tzinfo=UTC)))
+    assert seen == ["* * * * *"]
+
+
+def test_a_worker_without_a_handler_of_crons_has_none(tmp_path: Path) -> None:
+    assert entry.find_scheduled(module(tmp_path, CLASS), None, entry.Context()) is None  # type: ignore[arg-type]

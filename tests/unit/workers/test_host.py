@@ -1,10 +1,12 @@
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atoll.workers import wrangler
-from atoll.workers.host import make_env
+import atoll
+from atoll.workers import entry, host, wrangler
+from atoll.workers.host import find_classes, make_env, served
 
 CONFIG = """{
   "name": "shop", "main": "index.py", "vars": {"MODE": "x"},
@@ -14,22 +16,55 @@ CONFIG = """{
 }"""
 
 
-class Engine:
-    """Stands for an environment of the SDK: names are all that is asked of it."""
-
-    def namespace(self, name: str) -> str:
-        return f"<{name}>"
+ENTRY = """
+import atoll
+class Box(atoll.Sandbox): ...
+class Cage(atoll.Sandbox): ...
+"""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> wrangler.Project:
-    (tmp_path / "index.py").touch()
+    (tmp_path / "index.py").write_text(ENTRY)
     (tmp_path / "wrangler.jsonc").write_text(CONFIG)
     (tmp_path / ".dev.vars").write_text("KEY=s3cret")
     return wrangler.load(tmp_path)
 
 
 def test_each_binding_is_the_namespace_of_its_class(project: wrangler.Project) -> None:
-    env: Any = make_env(project, Engine())
-    assert (env.BOX, env.CAGE) == ("<boxes>", "<shop-cage>")
+    module = entry.import_entry(project.entry)
+    classes = find_classes(project, module, {"Cage": "shop-cell"})
+    env: Any = make_env(project, atoll.connect("unix:///no.sock"), classes)
+    assert (env.BOX.name, env.CAGE.name) == ("boxes", "shop-cell")
+    assert env.BOX.sandbox_type.__name__ == "Box"
     assert (env.MODE, env.KEY) == ("x", "s3cret")
+
+
+class Channel:
+    """Attaches at once, later, or never."""
+
+    def __init__(self, log: list[str], *, attaches: bool) -> None:
+        self.attached = asyncio.Event()
+        self.log = log
+        self.attaches = attaches
+
+    async def serve(self) -> None:
+        if self.attaches:
+            self.attached.set()
+        await asyncio.sleep(60)
+
+    async def close(self) -> None:
+        self.log.append("closed")
+
+
+async def test_requests_are_served_once_the_engine_knows_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "ATTACH_SECONDS", 0.01)
+    log: list[str] = []
+    for attaches in (True, False):
+        channel: Any = Channel(log, attaches=attaches)
+        async with served(channel):
+            assert channel.attached.is_set() == attaches
+    async with served(None):
+        assert log == ["closed", "closed"]
