@@ -1,9 +1,9 @@
 """What happens to a sandbox, as an iterator. Events are numbered, so a lost stream is resumed."""
 
 from contextlib import aclosing
-from typing import Self
 
 from atoll.sdk import _aio, _shared
+from atoll.sdk._async.closable import ClosableStream
 from atoll.sdk._async.target import Address
 from atoll.sdk._async.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
 from atoll.sdk._events import EventReader
@@ -11,7 +11,7 @@ from atoll.wire import ops
 from atoll.wire.sandbox import SandboxEvent
 
 
-class EventStream:
+class EventStream(ClosableStream[SandboxEvent]):
     """An async iterator of `SandboxEvent`: those that are kept, then, if followed, new ones.
 
     Reading it wakes nothing. Closing the stream, or leaving an `async with` block, ends it.
@@ -20,23 +20,7 @@ class EventStream:
     def __init__(self, address: Address, request: ops.Events) -> None:
         self._address = address
         self._request = request
-        self._events = self._run()
-
-    def __aiter__(self) -> "EventStream":
-        return self
-
-    async def __anext__(self) -> SandboxEvent:
-        return await anext(self._events)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """End the stream."""
-        await self._events.aclose()
+        super().__init__(self._run())
 
     async def _run(self) -> _aio.Stream[SandboxEvent]:
         after, finished = self._request.after, False

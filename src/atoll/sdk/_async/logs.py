@@ -1,12 +1,12 @@
 """The log of a background process as a stream that survives lost connections."""
 
 from contextlib import aclosing, suppress
-from typing import Self
 
 from msgspec import structs
 
 from atoll.errors import SandboxError
 from atoll.sdk import _aio, _shared
+from atoll.sdk._async.closable import ClosableStream
 from atoll.sdk._async.target import Address
 from atoll.sdk._async.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
 from atoll.sdk._logs import LogEncoder, LogReader
@@ -14,7 +14,7 @@ from atoll.wire import ops
 from atoll.wire.process import ExecEvent, LogsQuery
 
 
-class LogStream:
+class LogStream(ClosableStream[ExecEvent | None]):
     """An async iterator of `Started | Stdout | Stderr | Gap | Exited | Failed`.
 
     Closing it does nothing to the process.
@@ -25,15 +25,12 @@ class LogStream:
         self._id = process_id
         self._query = query
         self._reader = LogReader(query.from_offset)
-        self._events = self._run()
+        super().__init__(self._run())
 
     @property
     def offset(self) -> int:
         """Where to go on later: the offset behind the last event."""
         return self._reader.position
-
-    def __aiter__(self) -> "LogStream":
-        return self
 
     async def __anext__(self) -> ExecEvent:
         while (event := await anext(self._events)) is None:
@@ -43,16 +40,6 @@ class LogStream:
     def with_pauses(self) -> _aio.Stream[ExecEvent | None]:
         """Return the events, with None where nothing more came for a moment."""
         return self._events
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Stop reading."""
-        await self._events.aclose()
 
     async def _run(self) -> _aio.Stream[ExecEvent | None]:
         reader, began = self._reader, _aio.now()

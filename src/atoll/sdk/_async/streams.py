@@ -1,14 +1,15 @@
 """The events of a command as an iterator, and as server-sent events."""
 
 from contextlib import aclosing
-from typing import Any, Self
+from typing import Any
 
 from atoll.errors import SandboxError
 from atoll.sdk import _aio, _sse
+from atoll.sdk._async.closable import ClosableStream
 from atoll.wire.process import ExecEvent, ExecRequest
 
 
-class ExecStream:
+class ExecStream(ClosableStream[ExecEvent]):
     """An async iterator of `Started | Stdout | Stderr | Gap | Exited | Failed`.
 
     The command starts with the first event. Closing the stream before its end, or leaving an
@@ -17,28 +18,15 @@ class ExecStream:
     """
 
     def __init__(self, events: _aio.Stream[ExecEvent], request: ExecRequest) -> None:
-        self._events = events
+        super().__init__(events)
         self._request = request
         self._guarded = False
-
-    def __aiter__(self) -> "ExecStream":
-        return self
 
     async def __anext__(self) -> ExecEvent:
         if not self._guarded:
             self._guarded = True
             _aio.guard(self, self._events)
-        return await anext(self._events)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """End the command if it still runs."""
-        await self._events.aclose()
+        return await super().__anext__()
 
     async def sse(self) -> _aio.Stream[bytes]:
         """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients.

@@ -6,10 +6,10 @@ tells whether anything was missed.
 """
 
 from contextlib import aclosing
-from typing import Self
 
 from atoll.errors import SandboxError
 from atoll.sdk import _aio, _shared, _sse
+from atoll.sdk._async.closable import ClosableStream
 from atoll.sdk._async.target import Address
 from atoll.sdk._async.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
 from atoll.sdk._watch import WatchReader
@@ -17,7 +17,7 @@ from atoll.wire import ops
 from atoll.wire.files import WatchEvent, WatchRequest
 
 
-class WatchStream:
+class WatchStream(ClosableStream[WatchEvent]):
     """An async iterator of `WatchEvent`: first ``watching``, last ``stopped``.
 
     The watch begins with the first event. Closing the stream, or leaving an `async with` block,
@@ -27,23 +27,7 @@ class WatchStream:
     def __init__(self, address: Address, request: WatchRequest) -> None:
         self._address = address
         self._request = request
-        self._events = self._run()
-
-    def __aiter__(self) -> "WatchStream":
-        return self
-
-    async def __anext__(self) -> WatchEvent:
-        return await anext(self._events)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """End the watch."""
-        await self._events.aclose()
+        super().__init__(self._run())
 
     async def _run(self) -> _aio.Stream[WatchEvent]:
         await self._address.ensure()

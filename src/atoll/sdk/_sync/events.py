@@ -1,9 +1,9 @@
 """What happens to a sandbox, as an iterator. Events are numbered, so a lost stream is resumed."""
 
 from contextlib import closing
-from typing import Self
 
 from atoll.sdk import _io, _shared
+from atoll.sdk._sync.closable import ClosableStream
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
 from atoll.sdk._events import EventReader
@@ -11,7 +11,7 @@ from atoll.wire import ops
 from atoll.wire.sandbox import SandboxEvent
 
 
-class EventStream:
+class EventStream(ClosableStream[SandboxEvent]):
     """An iterator of `SandboxEvent`: those that are kept, then, if followed, new ones.
 
     Reading it wakes nothing. Closing the stream, or leaving an `with` block, ends it.
@@ -20,23 +20,7 @@ class EventStream:
     def __init__(self, address: Address, request: ops.Events) -> None:
         self._address = address
         self._request = request
-        self._events = self._run()
-
-    def __iter__(self) -> "EventStream":
-        return self
-
-    def __next__(self) -> SandboxEvent:
-        return next(self._events)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the stream."""
-        self._events.close()
+        super().__init__(self._run())
 
     def _run(self) -> _io.Stream[SandboxEvent]:
         after, finished = self._request.after, False

@@ -1,12 +1,12 @@
 """The log of a background process as a stream that survives lost connections."""
 
 from contextlib import closing, suppress
-from typing import Self
 
 from msgspec import structs
 
 from atoll.errors import SandboxError
 from atoll.sdk import _io, _shared
+from atoll.sdk._sync.closable import ClosableStream
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
 from atoll.sdk._logs import LogEncoder, LogReader
@@ -14,7 +14,7 @@ from atoll.wire import ops
 from atoll.wire.process import ExecEvent, LogsQuery
 
 
-class LogStream:
+class LogStream(ClosableStream[ExecEvent | None]):
     """An iterator of `Started | Stdout | Stderr | Gap | Exited | Failed`.
 
     Closing it does nothing to the process.
@@ -25,15 +25,12 @@ class LogStream:
         self._id = process_id
         self._query = query
         self._reader = LogReader(query.from_offset)
-        self._events = self._run()
+        super().__init__(self._run())
 
     @property
     def offset(self) -> int:
         """Where to go on later: the offset behind the last event."""
         return self._reader.position
-
-    def __iter__(self) -> "LogStream":
-        return self
 
     def __next__(self) -> ExecEvent:
         while (event := next(self._events)) is None:
@@ -43,16 +40,6 @@ class LogStream:
     def with_pauses(self) -> _io.Stream[ExecEvent | None]:
         """Return the events, with None where nothing more came for a moment."""
         return self._events
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._events.close()
 
     def _run(self) -> _io.Stream[ExecEvent | None]:
         reader, began = self._reader, _io.now()

@@ -1,14 +1,15 @@
 """The events of a command as an iterator, and as server-sent events."""
 
 from contextlib import closing
-from typing import Any, Self
+from typing import Any
 
 from atoll.errors import SandboxError
 from atoll.sdk import _io, _sse
+from atoll.sdk._sync.closable import ClosableStream
 from atoll.wire.process import ExecEvent, ExecRequest
 
 
-class ExecStream:
+class ExecStream(ClosableStream[ExecEvent]):
     """An iterator of `Started | Stdout | Stderr | Gap | Exited | Failed`.
 
     The command starts with the first event. Closing the stream before its end, or leaving an
@@ -17,28 +18,15 @@ class ExecStream:
     """
 
     def __init__(self, events: _io.Stream[ExecEvent], request: ExecRequest) -> None:
-        self._events = events
+        super().__init__(events)
         self._request = request
         self._guarded = False
-
-    def __iter__(self) -> "ExecStream":
-        return self
 
     def __next__(self) -> ExecEvent:
         if not self._guarded:
             self._guarded = True
             _io.guard(self, self._events)
-        return next(self._events)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the command if it still runs."""
-        self._events.close()
+        return super().__next__()
 
     def sse(self) -> _io.Stream[bytes]:
         """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients.

@@ -6,10 +6,10 @@ tells whether anything was missed.
 """
 
 from contextlib import closing
-from typing import Self
 
 from atoll.errors import SandboxError
 from atoll.sdk import _io, _shared, _sse
+from atoll.sdk._sync.closable import ClosableStream
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
 from atoll.sdk._watch import WatchReader
@@ -17,7 +17,7 @@ from atoll.wire import ops
 from atoll.wire.files import WatchEvent, WatchRequest
 
 
-class WatchStream:
+class WatchStream(ClosableStream[WatchEvent]):
     """An iterator of `WatchEvent`: first ``watching``, last ``stopped``.
 
     The watch begins with the first event. Closing the stream, or leaving an `with` block,
@@ -27,23 +27,7 @@ class WatchStream:
     def __init__(self, address: Address, request: WatchRequest) -> None:
         self._address = address
         self._request = request
-        self._events = self._run()
-
-    def __iter__(self) -> "WatchStream":
-        return self
-
-    def __next__(self) -> WatchEvent:
-        return next(self._events)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the watch."""
-        self._events.close()
+        super().__init__(self._run())
 
     def _run(self) -> _io.Stream[WatchEvent]:
         self._address.ensure()
