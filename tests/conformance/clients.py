@@ -253,7 +253,9 @@ class BridgeClient(HttpClient):
         assert not options, f"the bridge has no {options}"
         status, body = await self._request("POST", "/exec", json.dumps(fields).encode())
         assert status == 200, body
-        code, error, output = None, None, {"stdout": b"", "stderr": b""}
+        code: int | None = None
+        error: str | None = None
+        output = {"stdout": b"", "stderr": b""}
         for event in body.decode().split("\n\n"):
             name, _, data = event.removeprefix("event: ").partition("\ndata: ")
             if name in output:
@@ -262,8 +264,8 @@ class BridgeClient(HttpClient):
                 code = json.loads(data)["exit_code"]
             elif name == "error":
                 error = "TIMEOUT" if "timed out" in data else json.loads(data)["code"]
-        totals = len(output["stdout"]), len(output["stderr"])
-        return Outcome(code, **output, totals=totals, error=error)
+        stdout, stderr = output["stdout"], output["stderr"]
+        return Outcome(code, stdout, stderr, totals=(len(stdout), len(stderr)), error=error)
 
     async def write(self, path: str, content: bytes, **options: Any) -> None:
         assert not options, f"the bridge has no {options}"

@@ -11,14 +11,11 @@ from starlette.types import ASGIApp
 
 from atoll.host import unix
 from atoll.proxy.server import Site
-from atoll.proxy.server import Site
 from atoll.server import sockets, tls
 from atoll.server.auth import Listener
 from atoll.server.front import Front
+from atoll.server.upgraded import MAX_MESSAGE, LimitedWebSocket
 from atoll.settings import ServerSettings
-
-MAX_MESSAGE = 32 << 20
-"""Bytes of one WebSocket message."""
 
 KEEP_ALIVE = 75
 """Whole seconds an idle connection is kept; clients of ours close theirs before."""
@@ -32,7 +29,6 @@ class HttpServer(uvicorn.Server):
         settings: limits.
         kind: where the listener is.
         site: the previews.
-        site: the previews.
         context: TLS, where it is spoken.
     """
 
@@ -41,7 +37,6 @@ class HttpServer(uvicorn.Server):
         app: ASGIApp,
         settings: ServerSettings,
         kind: Listener,
-        site: Site,
         site: Site,
         context: ssl.SSLContext | None = None,
     ) -> None:
@@ -54,7 +49,7 @@ class HttpServer(uvicorn.Server):
             access_log=False,
             lifespan="off",
             http=protocol,
-            ws="websockets-sansio",
+            ws=type("WebSocket", (LimitedWebSocket,), {"stall": stall}),
             ws_max_size=MAX_MESSAGE,
             ws_per_message_deflate=False,  # a small message could become a large one
             server_header=False,

@@ -150,6 +150,11 @@ class LimitedProtocol(HttpToolsProtocol):
             return "the target of a request is a path"
         return None
 
+    def handle_websocket_upgrade(self) -> None:
+        """Give the connection to the other protocol, unless its head was refused."""
+        if not self._refused:
+            super().handle_websocket_upgrade()
+
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
         self._told += 1

@@ -35,7 +35,7 @@ MAX_SIZE = 10_000
 """Columns or rows; the kernel's own limit is 65,535."""
 
 _Size = Annotated[int, msgspec.Meta(ge=1, le=MAX_SIZE)]
-_GOING_AWAY, _FAULT, _TOO_SLOW = 1001, 1011, 1008
+_FAULT, _TOO_SLOW = 1011, 1008
 
 
 class Resize(msgspec.Struct):
@@ -110,19 +110,19 @@ class _Terminal:
 
     async def run(self, first: Frame, output: AsyncIterator[Frame]) -> None:
         """Return when the terminal ends, or its caller has left."""
-        work = [
+        sides = [
             asyncio.create_task(self._show(first, output)),
             asyncio.create_task(self._listen()),
-            asyncio.create_task(calls.feed(self._found, self._id, self._typed(), close=False)),
         ]
+        # How the feed ends says nothing: it may be a moment before the end of the program is known.
+        feed = asyncio.create_task(self._feed())
         try:
-            # The feed may end a moment before the end of the program is known.
-            await asyncio.wait(work[:2], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in work:
+            for task in (*sides, feed):
                 task.cancel()
-            await asyncio.wait(work)
-        for task in work[:2]:
+            await asyncio.wait({*sides, feed})
+        for task in sides:
             if not task.cancelled():
                 task.result()
 
@@ -169,6 +169,10 @@ class _Terminal:
             return
         with suppress(SandboxError):  # the terminal has ended; the output says so
             await terminals.resize(self._found, self._id, size.cols, size.rows)
+
+    async def _feed(self) -> None:
+        with suppress(SandboxError, LinkError):
+            await calls.feed(self._found, self._id, self._typed(), close=False)
 
     async def _typed(self) -> AsyncIterator[bytes]:
         while True:
