@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import atoll
-from bench import floors, many
+from bench import floors, many, trees
 from bench.table import Report, Row, Samples, timed
 
 QUICK = "--quick" in sys.argv
@@ -219,6 +219,19 @@ class Bench:
         await sandbox.delete_file(path)
         return written, read
 
+    async def trees(self, share: float) -> None:
+        """Trees of many small files, *share* of the full number."""
+        sandbox = self.new(instance_type="standard-4")
+        await sandbox.exec("true")
+        with tempfile.TemporaryDirectory(prefix="bench-tree-", dir=self.state_dir) as folder:
+            tree = Path(folder, "tree")
+            await asyncio.to_thread(trees.make_tree, tree, int(trees.FILES * share))
+            await sandbox.upload(tree, "/workspace/tree")
+            await trees.finding(sandbox, self.report)
+        packages = int(trees.PACKAGES * share)
+        image = await self._rootfs()
+        await trees.installing(sandbox, image, self.state_dir, packages, self.report)
+
     async def sdk_import(self) -> None:
         async def run(text: str) -> None:
             await asyncio.to_thread(floors.quiet, sys.executable, "-I", "-c", text)
@@ -247,6 +260,7 @@ async def main() -> None:
             await bench.concurrency()
             await bench.stream(size)
             await bench.files(size)
+            await bench.trees(0.2 if QUICK else 1)
             await bench.sdk_import()
         await stopped(state_dir)
     await many.measure(report, 20 if QUICK else 50)

@@ -135,6 +135,21 @@ def durable_copy(size: int, folder: Path, chunk: int = 1 << 18) -> float:
         file.unlink()
 
 
+def in_image(image: Path, folder: Path, script: str) -> Samples:
+    """Time *script* with the programs of *image* and *folder* as /workspace, with no container."""
+    with tempfile.TemporaryDirectory(prefix="atoll-bench-") as root:
+        enter = (
+            f"mount --bind {image} {root} && mount -o remount,bind,ro {root} && "
+            f"mount --bind {folder} {root}/workspace && mount -t proc proc {root}/proc && "
+            f'exec chroot {root} /usr/bin/env -i HOME=/workspace PATH=/usr/local/bin:/usr/bin:/bin sh -c "$0"'
+        )
+        start = time.perf_counter()
+        quiet(
+            "unshare", "--mount", "--propagation", "private", "sh", "-c", enter, script, timeout=600
+        )
+        return Samples([time.perf_counter() - start])
+
+
 class Docker:
     """A Docker engine of our own, beside any other, with one image made from *rootfs*."""
 

@@ -25,7 +25,7 @@ from atoll.agent.files.streams import Interrupted, Stream
 DIRECTORIES: Final = (b"/usr/local/bin", b"/usr/bin", b"/bin")
 """Where it is looked for. The PATH of a session is the user's affair, a file call is ours."""
 
-MAX_FILES: Final = 5_000
+MAX_FILES: Final = 2_000
 """Named files up to which it pays to have asked. Of a text that is in every second file the
 answers are cut long before the end of the tree."""
 
@@ -111,7 +111,7 @@ def _run(stream: Stream, argv: list[bytes], top: int) -> bytes | None:
 
 def _collect(stream: Stream, reader: int) -> bytes | None:
     parts: list[bytes] = []
-    size = 0
+    size = count = 0
     end = time.monotonic() + PATIENCE
     while (left := end - time.monotonic()) > 0:
         heard = stream.wanted_by(left, reader)
@@ -124,7 +124,8 @@ def _collect(stream: Stream, reader: int) -> bytes | None:
             return b"".join(parts)
         parts.append(part)
         size += len(part)
-        if size > _MAX_BYTES or sum(part.count(b"\0") for part in parts) > MAX_FILES:
+        count += part.count(b"\0")
+        if size > _MAX_BYTES or count > MAX_FILES:
             return None
     return None
 
