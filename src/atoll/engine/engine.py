@@ -134,7 +134,11 @@ class Engine:
         await self.pool.recover()
         await self.processes.sweep(await self.store.layers())
         self._vault.open()
-        await asyncio.gather(self.snapshots.tidy(), self.backups.tidy())
+        tidied = await asyncio.gather(
+            self.snapshots.tidy(), self.backups.tidy(), return_exceptions=True
+        )
+        for failure in filter(None, tidied):  # a full disk: the timers try again
+            log.warning("not tidied", reason=str(failure))
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
         await self.ports.load()

@@ -49,7 +49,11 @@ async def _starts(lifecycle: Lifecycle, store: Store) -> int:
 
 
 async def _layers(lifecycle: Lifecycle, store: Store) -> int:
-    found = set(await lifecycle.parts.layers.list())
+    try:
+        found = set(await lifecycle.parts.layers.list())
+    except Exception as error:  # the store failed on a full disk; it is opened again later
+        log.warning("cannot list", source="layers", exc_info=error)
+        return 0
     # Looked at before the store is: what leaves it is in the store by then.
     building = set(lifecycle.building)
     orphans = found - await store.layers() - building

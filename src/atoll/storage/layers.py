@@ -71,13 +71,22 @@ class LayerStore:
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             await self._layers.open()
-            await self.snapshots.open()
-            await asyncio.to_thread(self._layers.refresh_limit, self._reserve)
+            await self._tidy()
         except OSError as error:
             raise typed(error, state_dir) from error
         if linux.capget()[0] >> linux.CAP_SYS_RESOURCE & 1:
             _log.warning("disk limits are not enforced: CAP_SYS_RESOURCE is effective")
         self._watch = asyncio.create_task(self._follow_space(), name="layer store limit")
+
+    async def _tidy(self) -> None:
+        """Remove what a killed engine left half-made; wait with it where the disk is full."""
+        try:
+            await self.snapshots.open()
+            await asyncio.to_thread(self._layers.refresh_limit, self._reserve)
+        except OSError as error:
+            if not self._layers.failed:
+                raise
+            _log.warning("the layer store failed on a full disk", reason=str(error))
 
     async def close(self, *, unmount: bool = False) -> None:
         """Stop watching. The store stays mounted for running sandboxes unless *unmount*."""

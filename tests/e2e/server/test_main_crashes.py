@@ -27,7 +27,11 @@ from atoll.engine.faults import POINTS
 from e2e.hosts import SANDBOXES, Host, reboot
 from integration.server.engines import EngineProcess
 
-pytestmark = pytest.mark.e2e
+pytestmark = [
+    pytest.mark.e2e,
+    # The HTTP library leaves the socket of a connection that is refused to the collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 WORKERS = 3
 REACHED = 4.0
@@ -241,6 +245,8 @@ def fight(campaign: Campaign, points: list[str]) -> None:
             campaign.inspect()
         except BaseException as error:
             error.add_note(f"seed {campaign.seed}, round {number}, point {point}")
+            log = (campaign.host.state_dir / "test.log").read_text().splitlines()
+            error.add_note("\n".join([line for line in log if '"error"' in line][-3:]))
             raise
     campaign.end()
 

@@ -142,3 +142,35 @@ def test_an_engine_that_cannot_start_on_a_full_disk_says_so(disk: Disk) -> None:
     engine = EngineProcess(disk.path, level="container")
     engine.end(signal.SIGKILL)
     assert engine.hello["error"]["code"] == "NO_SPACE"
+
+
+# The HTTP library leaves the socket of a connection that is refused to the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("point", ["sleep.recorded", "remove.container", "destroy.recorded"])
+def test_an_engine_that_dies_on_a_full_disk_leaves_the_next_one_enough(
+    disk: Disk, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATOLL_RESERVE_MB", "20")
+    state_dir = disk.path / "state"
+    first = EngineProcess(state_dir, level="container", settings={"ATOLL_FAULTS_POINT": point})
+    with first.client() as client:
+        assert run(client, "kept", "echo kept > f; sync").json()["exitCode"] == 0
+        assert run(client, "gone", ["true"]).status_code == 200
+        disk.fill()
+        for call in (("POST", "/kept/stop"), ("DELETE", "/gone")):
+            with suppress(httpx2.TransportError):
+                client.request(call[0], SANDBOXES + call[1])
+    assert first.wait() == -signal.SIGKILL
+    second = EngineProcess(state_dir, level="container")
+    try:
+        assert "error" not in second.hello, second.hello
+        with second.client() as client:
+            assert client.post(f"{SANDBOXES}/kept/stop").json()["state"] == "stopped"
+            client.delete(f"{SANDBOXES}/gone")
+            assert {path.name for path in (state_dir / "run").iterdir()} == set()
+            disk.empty()
+            eventually(lambda: run(client, "kept", ["true"]).is_success, 20)
+            assert run(client, "kept", "cat f").json()["stdout"] == "kept\n"
+            client.delete(f"{SANDBOXES}/kept")
+    finally:
+        second.end()

@@ -30,6 +30,26 @@ async def test_a_silent_agent_does_not_keep_a_new_engine_from_serving(
         assert (await engine.info("N", "b0")).state is State.STOPPED
 
 
+async def previous(peer: Peer, header: dict[str, Any]) -> None:
+    """The hello of an agent that an engine of the version before started."""
+    await peer.send(Kind.REPLY, {"protocol": 1, "generation": 1, "version": "0.0.9"})
+
+
+async def test_an_agent_of_the_previous_version_goes_on(opener: Opener, world: World) -> None:
+    """An upgrade of the engine interrupts nobody; the next start brings the new agent."""
+    async with opener() as engine:
+        await start(engine)
+    world.runtime.scripts["hello"] = previous
+    async with opener() as engine:
+        assert (await engine.info("N", "b0")).state is State.RUNNING
+        await start(engine)
+        assert world.runtime.starts == 1
+        del world.runtime.scripts["hello"]
+        await engine.sandbox("N", "b0").stop()
+        await start(engine)
+        assert world.runtime.starts == 2
+
+
 @pytest.mark.parametrize(
     "answer", [{"protocol": 99, "generation": 1}, {"protocol": 1, "generation": 7}]
 )

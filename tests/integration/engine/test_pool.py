@@ -10,6 +10,7 @@ from atoll.engine.engine import Engine
 from atoll.engine.node import Free
 from atoll.errors import ContainerNotReadyError, ContainerUnavailableError
 from atoll.settings import PoolSettings
+from atoll.wire.frames import Kind
 from atoll.wire.pool import Prime
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxOptions, State
 from integration.engine.calling import run
@@ -208,6 +209,23 @@ async def test_after_a_crash_what_is_ready_is_taken_over_and_the_rest_removed(
         assert await engine.store.host_refs() == warm
         assert await run(engine, "x") == b"x\n"
         assert engine.pool_stats().taken == 1
+
+
+async def test_what_an_engine_of_another_version_left_warm_is_replaced(
+    opener: Opener, world: World
+) -> None:
+    """Its agent may lack what this engine asks of one that is given an identity."""
+
+    async def previous(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.REPLY, {"protocol": 1, "generation": 0, "version": "0.0.9"})
+
+    async with opener(pool=TWO) as engine:
+        await full(engine)
+        warm = set(world.runtime.running)
+        await crash(engine)
+    world.runtime.scripts["hello"] = previous
+    async with opener(pool=TWO):
+        assert not warm & set(world.runtime.running)
 
 
 async def test_a_crash_in_the_middle_of_an_assignment_neither_loses_nor_doubles(
