@@ -40,8 +40,10 @@ class Front(LimitedProtocol):
             return
         data = self._begun + data
         head, end, _ = data.partition(_END)
-        if not end and len(data) <= MAX_HEAD:
+        if not end and len(data) <= MAX_HEAD and _may_begin(data):
             self._wait_for(data)
+        elif not end and len(data) > MAX_HEAD:
+            self._too_large()
         elif route.sniff(head, self.site.domains):
             self._begun = b""
             self._visit(data)
@@ -82,7 +84,9 @@ class Front(LimitedProtocol):
         self._read_on()
         self.waiting.pop(self, None)
         self.connections.discard(self)
-        return self.transport
+        transport: Any = self.transport
+        found: asyncio.Transport = transport.uncork()
+        return found
 
     def _take_back(self, transport: asyncio.Transport, data: bytes) -> None:
         """Go on with a connection whose next request is the API's, as with a new one."""
@@ -109,6 +113,11 @@ class Front(LimitedProtocol):
         """Say nothing: what else there is to upgrade to is the application's to know."""
 
 
+def _may_begin(data: bytes) -> bool:
+    """Whether *data* can be the beginning of a head; what cannot is refused without waiting."""
+    return data[:1].isalpha() or data[:1] in {b"\r", b"\n"}
+
+
 def site_of(request: Request) -> Site:
     """Return the site of the listener that *request* came in by."""
     site: Site = request.scope.get("extensions", {}).get("atoll.site")
@@ -119,8 +128,8 @@ def trusting(networks: Networks) -> Callable[[str], bool]:
     """Return whether an address is that of a trusted proxy; the unix socket's other end is."""
 
     def trusted(address: str) -> bool:
-        if not address:
-            return True
+        if not address or not networks:
+            return not address
         parsed: Any = ip_address(address)
         known = getattr(parsed, "ipv4_mapped", None) or parsed
         return any(known in network for network in networks)

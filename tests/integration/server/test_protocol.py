@@ -7,11 +7,15 @@ from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from atoll.engine.engine import Engine
 from atoll.server import answer, protocol, sockets
 from atoll.server.main import Served
+from atoll.wire import frames
+from atoll.wire.frames import Kind
+from integration.engine.scripted import Peer, World
 from integration.server.conftest import BOX
 
 GET = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
@@ -35,6 +39,7 @@ class Raw:
             raw = await reader.read()
         writer.close()
         head, _, body = raw.partition(b"\r\n\r\n")
+        body = body.partition(b"HTTP/1.1 ")[0]  # of the first answer
         return (int(head.split()[1]), json.loads(body or b"{}"), raw) if raw else (0, {}, raw)
 
 
@@ -125,28 +130,180 @@ async def test_a_body_of_another_kind_is_a_typed_error(raw: Raw, kind: bytes) ->
     assert (status, body["code"]) == (400, "VALIDATION_FAILED")
 
 
-async def test_one_tcp_connection_too_many_is_refused_and_the_unix_socket_still_answers(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Tcp:
+    """Connections to the TCP listener of an engine that allows two."""
+
+    def __init__(self, url: str) -> None:
+        self._url = urlsplit(url)
+
+    async def open(self, sent: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(self._url.hostname, self._url.port)
+        writer.write(sent)
+        return reader, writer
+
+
+@pytest.fixture
+async def two(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Tcp]:
     monkeypatch.setattr(sockets, "MAX_TCP", 2)
     async with AsyncExitStack() as stack:
         served = Served(engine, stack)
-        hello = await served.listen(local=False)
-        url = urlsplit(hello["url"])
-        held = [await asyncio.open_connection(url.hostname, url.port) for _ in range(2)]
-        reader, writer = await asyncio.open_connection(url.hostname, url.port)
-        async with asyncio.timeout(5):
-            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        yield Tcp((await served.listen(local=False))["url"])
+        await served.stop()
+
+
+async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    async with asyncio.timeout(10):
+        try:
+            found = await reader.read()
+        except ConnectionResetError:
+            found = b""
+    writer.close()
+    return found
+
+
+async def test_of_too_many_connections_the_one_that_waited_longest_makes_room(two: Tcp) -> None:
+    """Whoever opens connections and says nothing keeps nobody else out."""
+    oldest, later = await two.open(b"GET /he"), await two.open()
+    found = await end(*await two.open(GET + b"connection: close\r\n\r\n"))
+    assert found.startswith(b"HTTP/1.1 200")
+    assert await end(*oldest) == b""
+    later[1].write(GET + b"connection: close\r\n\r\n")
+    assert (await end(*later)).startswith(b"HTTP/1.1 200")
+
+
+async def test_connections_with_a_request_are_not_ended_for_another(two: Tcp, world: World) -> None:
+    post = b"POST %s/exec HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{" % BOX.encode()
+    busy = [await two.open(post) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    head, _, body = (await end(*await two.open(GET + b"\r\n"))).partition(b"\r\n\r\n")
+    assert (head.split()[1], json.loads(body)["code"]) == (b"503", "CONTAINER_UNAVAILABLE")
+    for _, writer in busy:
         writer.close()
-        assert (head.split()[1], json.loads(body)["code"]) == (b"503", "CONTAINER_UNAVAILABLE")
-        one = GET + b"connection: close\r\n\r\n"
-        assert (await Raw(hello["socket"]).ask(one))[0] == 200
-        for _, writer in held:
-            writer.close()
-        await asyncio.sleep(0.05)
-        reader, writer = await asyncio.open_connection(url.hostname, url.port)
-        writer.write(one)
-        async with asyncio.timeout(5):
-            assert (await reader.read()).startswith(b"HTTP/1.1 200")
-        writer.close()
+
+
+CHUNKED = b"transfer-encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"content-length: 4\r\n" + CHUNKED,
+        CHUNKED + b"content-length: 4\r\n",
+        b"content-length: 4\r\ncontent-length: 5\r\n",
+        b"content-length: 4\r\ncontent-length: 4\r\n",
+        b"content-length: 4, 4\r\n",
+        b"content-length: +4\r\n",
+        b"content-length: -4\r\n",
+        b"content-length: 0x4\r\n",
+        b"content-length: \r\n",
+        b"content-length : 4\r\n",
+        b"transfer-encoding: xchunked\r\n",
+        b"transfer-encoding: identity, chunked\r\n",
+        b"transfer-encoding: chunked, identity\r\n",
+        b"transfer-encoding: gzip, chunked\r\n",
+        b"transfer-encoding:\x0bchunked\r\n",
+        b"transfer-encoding:\r\n chunked\r\n",
+        CHUNKED + CHUNKED,
+        b"x: a\r\n b\r\n",
+        b"x: a\rcontent-length: 4\r\n",
+        b"x: a\ncontent-length: 4\r\n",
+        b"x: a\0b\r\n",
+        b"host: evil.example\r\n",
+        b": empty\r\n",
+        b"x y: 1\r\n",
+    ],
+)
+async def test_a_head_that_two_servers_could_read_differently_is_refused(
+    raw: Raw, head: bytes
+) -> None:
+    """What follows would be a body to one of them and a request to the other."""
+    hidden = b"GET /v2/version HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    first = b"POST /health HTTP/1.1\r\nhost: localhost\r\n" + head + b"\r\n"
+    status, _, sent = await raw.ask(first + b"0\r\n\r\n" + hidden)
+    assert status == 400
+    assert sent.count(b"HTTP/1.1 ") == 1
+    assert b"engineId" not in sent
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        b"0x1\r\na\r\n0\r\n\r\n",
+        b"1 \r\na\r\n0\r\n\r\n",
+        b"1\na\r\n0\r\n\r\n",
+        b"1;a\nb\r\na\r\n0\r\n\r\n",
+        b"1\r\naXX0\r\n\r\n",
+        b"-1\r\na\r\n0\r\n\r\n",
+        b"fffffffffffffffff\r\na\r\n0\r\n\r\n",
+    ],
+)
+async def test_a_chunk_that_two_servers_could_read_differently_ends_the_connection(
+    raw: Raw, chunks: bytes
+) -> None:
+    hidden = b"GET /v2/version HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    head = f"PUT {BOX} HTTP/1.1\r\nhost: localhost\r\n".encode() + CHUNKED + b"\r\n"
+    _, _, sent = await raw.ask(head + chunks + hidden)
+    assert b"engineId" not in sent
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"GET /health HTTP/1.0\r\nhost: a\r\n" + CHUNKED, b"GET /health HTTP/1.1\r\n",
+     b"GET http://evil.example/health HTTP/1.1\r\nhost: localhost\r\n",
+     b"CONNECT evil.example:80 HTTP/1.1\r\nhost: evil.example:80\r\n",
+     b"PRI * HTTP/2.0\r\n\r\nSM\r\n"],
+)  # fmt: skip
+async def test_other_kinds_of_requests_are_refused(raw: Raw, line: bytes) -> None:
+    assert (await raw.ask(line + b"\r\n"))[0] == 400
+
+
+async def test_requests_sent_ahead_are_answered_in_order(raw: Raw) -> None:
+    ahead = GET + b"\r\nGET /v2/version HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    _, _, sent = await raw.ask(ahead)
+    assert sent.index(b'{"ok":true}') < sent.index(b"engineId")
+
+
+@pytest.mark.parametrize("kind", ["file", "stdin"])
+async def test_an_upload_that_stands_still_is_given_up(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch, engine: Engine, kind: str
+) -> None:
+    quick = msgspec.structs.replace(engine.settings.server, idle_timeout=0.2)
+    engine.settings = msgspec.structs.replace(engine.settings, server=quick)
+    monkeypatch.setattr(protocol, "HEAD_TIME", 0.2)
+    path = f"{BOX}/files?path=/tmp/x" if kind == "file" else f"{BOX}/exec"
+    content = b"application/octet-stream" if kind == "file" else frames.CONTENT_TYPE.encode()
+    method = b"PUT" if kind == "file" else b"POST"
+    head = b"%s %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: %s\r\ncontent-length: 99\r\n\r\n"
+    status, body, _ = await raw.ask(head % (method, path.encode(), content) + b"\x01")
+    assert (status, body["code"]) == (408, "TIMEOUT")
+
+
+async def test_an_answer_nobody_reads_is_given_up(
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On TCP: by the unix socket the owner may pause as long as he likes."""
+    quick = msgspec.structs.replace(engine.settings.server, stall_timeout=0.3)
+    engine.settings = msgspec.structs.replace(engine.settings, server=quick)
+    ended = asyncio.Event()
+
+    async def flood(peer: Peer, _: dict[str, Any]) -> None:
+        try:
+            await peer.send(Kind.STARTED, {"pid": 1})
+            for at in range(1_000):
+                await peer.raw(frames.encode_output(Kind.STDOUT, at, at << 16, bytes(1 << 16)))
+        finally:
+            ended.set()
+
+    world.runtime.scripts["exec"] = flood
+    async with AsyncExitStack() as stack:
+        served = Served(engine, stack)
+        tcp = Tcp((await served.listen(local=False))["url"])
+        body = b'{"command": "yes"}'
+        head = f"POST {BOX}/exec HTTP/1.1\r\nhost: localhost\r\naccept: {frames.CONTENT_TYPE}\r\n"
+        reader, writer = await tcp.open(
+            head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
+        )
+        async with asyncio.timeout(20):
+            await ended.wait()
+        await end(reader, writer)
         await served.stop()
