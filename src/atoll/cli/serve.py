@@ -13,6 +13,12 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="TCP port; 0 takes a free one.")
     ] = None,
     no_tcp: Annotated[bool, typer.Option("--no-tcp", help="Only the unix socket.")] = False,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file with the certificate chain of the TCP port.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Its private key, if not in the same file.")
+    ] = None,
     state_dir: Annotated[Path | None, typer.Option(help="Directory of this engine.")] = None,
     config: Annotated[Path | None, typer.Option(help="An atoll.toml.")] = None,
     local: Annotated[bool, typer.Option("--local", hidden=True)] = False,
@@ -25,7 +31,8 @@ def serve(
     from atoll.server import logs, main
 
     given: dict[str, Any] = {
-        "server.host": host, "server.port": port, "storage.state_dir": state_dir
+        "server.host": host, "server.port": port, "storage.state_dir": state_dir,
+        "server.tls_certificate": tls_certificate, "server.tls_key": tls_key,
     }  # fmt: skip
     flags = {name: value for name, value in given.items() if value is not None}
     if no_tcp or (local and port is None):

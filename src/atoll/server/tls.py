@@ -6,7 +6,7 @@ from pathlib import Path
 from atoll.errors import InvalidConfigError
 from atoll.settings import ServerSettings
 
-HANDSHAKE_TIME = 10.0
+HANDSHAKE_TIME = 5.0
 """Seconds a handshake may take: until then nothing else limits a connection."""
 
 
