@@ -38,8 +38,7 @@ class Buffered:
         self._started = datetime.now(UTC)
         self._opened = ExitStack()
         self._output = {
-            kind: _Output(self._opened.enter_context(spool()))
-            for kind in (Kind.STDOUT, Kind.STDERR)
+            kind: Output(self._opened.enter_context(spool())) for kind in (Kind.STDOUT, Kind.STDERR)
         }
 
     def __enter__(self) -> Self:
@@ -67,7 +66,6 @@ class Buffered:
         return error.wire_status, shapes.envelope(error, request_id)
 
     def _result(self, end: Mapping[str, Any]) -> dict[str, Any]:
-        stdout, stderr = self._output[Kind.STDOUT], self._output[Kind.STDERR]
         plain = process.ExecResult(
             exit_code=end["exit_code"],
             signal=end.get("signal"),
@@ -80,12 +78,18 @@ class Buffered:
             oom_killed=end.get("oom_killed", False),
             state_saved=end.get("state_saved", True),
         )
-        exact = {
-            f"{name}Base64": output.base64
-            for name, output in (("stdout", stdout), ("stderr", stderr))
-            if not output.is_text()
-        }
-        return plain.to_dict() | {"stdout": stdout.text, "stderr": stderr.text} | exact
+        return plain.to_dict() | both(self._output)
+
+
+def both(output: Mapping[Kind, "Output"]) -> dict[str, Any]:
+    """Return the fields of both streams, for `pieces`: text, and bytes where text is lossy."""
+    stdout, stderr = output[Kind.STDOUT], output[Kind.STDERR]
+    exact = {
+        f"{name}Base64": output.base64
+        for name, output in (("stdout", stdout), ("stderr", stderr))
+        if not output.is_text()
+    }
+    return {"stdout": stdout.text, "stderr": stderr.text} | exact
 
 
 def _failure(end: Mapping[str, Any]) -> SandboxError | None:
@@ -100,20 +104,29 @@ def _failure(end: Mapping[str, Any]) -> SandboxError | None:
     return None
 
 
-class _Output:
-    """One stream. Its methods `text` and `base64` yield the inside of a JSON string."""
+class Output:
+    """One stream. Its methods `text` and `base64` yield the inside of a JSON string.
+
+    Attributes:
+        cut: whether there was more than `OUTPUT_LIMIT` bytes.
+    """
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
+        self.cut = False
         self._strict = codecs.getincrementaldecoder("utf-8")("strict")
         self._valid = True
 
     async def add(self, data: bytes) -> None:
-        data = data[: OUTPUT_LIMIT - self._spool.size]
+        """Take *data*, as far as there is room for it."""
+        room = OUTPUT_LIMIT - self._spool.size
+        self.cut = self.cut or len(data) > room
+        data = data[:room]
         self._check(data)
         await self._spool.write(data)
 
     def is_text(self) -> bool:
+        """Whether all of it decodes."""
         self._check(b"", final=True)
         return self._valid
 
@@ -124,12 +137,14 @@ class _Output:
             self._valid = False
 
     async def text(self) -> AsyncIterator[bytes]:
+        """Yield it as text; bytes that do not decode are replaced."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         async for chunk in self._spool.chunks():
             yield msgspec.json.encode(decoder.decode(chunk))[1:-1]
         yield msgspec.json.encode(decoder.decode(b"", final=True))[1:-1]
 
     async def base64(self) -> AsyncIterator[bytes]:
+        """Yield its bytes."""
         rest = b""
         async for chunk in self._spool.chunks():
             whole = len(rest + chunk) // 3 * 3

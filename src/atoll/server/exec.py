@@ -13,7 +13,7 @@ from atoll.errors import InvalidCommandError
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
 from atoll.server.buffered import Buffered, pieces
-from atoll.server.spool import Spool, read_frames
+from atoll.server.spool import Spool, read_frames, spooled
 from atoll.wire import frames, ids, ops, process
 from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.frames import Kind
@@ -22,7 +22,7 @@ from atoll.wire.frames import Kind
 async def run(engine: Engine, request: Request) -> Stream:
     """Start the command of an exec request (or attach to it, when its key is known)."""
     limits = engine.settings.server
-    spool = _spool(engine, limits.max_stdin)
+    spool = spooled(engine, limits.max_stdin)
     try:
         framed = request.headers.get("content-type", "").startswith(frames.CONTENT_TYPE)
         if framed:
@@ -91,7 +91,7 @@ async def _deliver(
         await answer.pump(source, shapes.NdjsonForm(request_id), stream, request_id)
     else:
         session = wanted.session or calls.default_session(sandbox, wanted)
-        buffer = Buffered(wanted.command, session, lambda: _spool(engine, OUTPUT_LIMIT))
+        buffer = Buffered(wanted.command, session, lambda: spooled(engine, OUTPUT_LIMIT))
         await _buffered(source, buffer, stream, request_id)
 
 
@@ -111,10 +111,6 @@ async def _buffered(
         async for piece in pieces(body):
             await stream.write(piece)
         await stream.end()
-
-
-def _spool(engine: Engine, limit: int) -> Spool:
-    return Spool(engine.settings.storage.state_dir, limit, engine.room.share())
 
 
 def check_command(command: str | list[str]) -> None:

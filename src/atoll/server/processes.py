@@ -4,14 +4,16 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
+from atoll.server.buffered import Output, both, pieces
+from atoll.server.spool import spooled
 from atoll.wire import frames, ids
 from atoll.wire import process as wire
+from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.base import Empty
 from atoll.wire.frames import Frame, Kind
 
@@ -68,10 +70,30 @@ async def clean(engine: Engine, request: Request, wanted: Empty) -> wire.Count:
     return wire.Count(count=await engine.processes.clean(_object(engine, request)))
 
 
-async def logs(engine: Engine, request: Request, wanted: wire.LogsRequest) -> Response:
-    """Return the output of one."""
-    found = await engine.processes.collect(_object(engine, request), _id(request), wanted.handle)
-    return Response(answer.ascii_json(found.to_dict()), media_type=shapes.JSON)
+async def logs(engine: Engine, request: Request, wanted: wire.LogsRequest) -> Stream:
+    """Return the output of one that is kept, up to `OUTPUT_LIMIT` bytes of each stream."""
+    id = _id(request)
+    query = wire.LogsQuery(follow=False, handle=wanted.handle)
+    source = engine.processes.stream(_object(engine, request), id, query)
+    return Stream(lambda stream: _logs(engine, source, id, stream))
+
+
+async def _logs(engine: Engine, source: answer.Frames, id: str, stream: Stream) -> None:
+    """Gather on disk, as the output of a command: a log is as large."""
+    with spooled(engine, OUTPUT_LIMIT) as stdout, spooled(engine, OUTPUT_LIMIT) as stderr:
+        output = {Kind.STDOUT: Output(stdout), Kind.STDERR: Output(stderr)}
+        gap = False
+        async with source as found:
+            async for frame in found:
+                gap = gap or frame.kind == Kind.GAP
+                if kept := output.get(Kind(frame.kind)):
+                    await kept.add(frames.decode_output(frame.payload).data)
+        truncated = gap or any(kept.cut for kept in output.values())
+        body = {"processId": id, **both(output), "truncated": truncated}
+        await stream.start(200, shapes.JSON)
+        async for piece in pieces(body):
+            await stream.write(piece)
+        await stream.end()
 
 
 async def stream(engine: Engine, request: Request, wanted: wire.LogsQuery) -> Stream:

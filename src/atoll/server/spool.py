@@ -14,6 +14,7 @@ from typing import IO, Any, Self, TypeVar
 
 from starlette.requests import Request
 
+from atoll.engine.engine import Engine
 from atoll.engine.room import Share
 from atoll.errors import FileTooLargeError, ValidationFailedError, from_os_error
 from atoll.server import answer
@@ -95,6 +96,11 @@ class Spool:
                     yield block[start : start + frames.CHUNK]
         for start in range(0, len(self._memory), frames.CHUNK):
             yield bytes(self._memory[start : start + frames.CHUNK])
+
+
+def spooled(engine: Engine, limit: int) -> Spool:
+    """Return a spool in the state directory of *engine*, within what all callers may take there."""
+    return Spool(engine.settings.storage.state_dir, limit, engine.room.share())
 
 
 def _write(file: IO[bytes], data: bytearray) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from atoll.server import buffered
 from atoll.server.processes import LogSseForm
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
@@ -50,6 +51,15 @@ async def test_the_whole_output_as_json(client: httpx2.AsyncClient, log: list[by
         "processId": "p", "stdout": "a\n", "stderr": "\ufffd", "stderrBase64": "/w==",
         "truncated": False,
     }  # fmt: skip
+
+
+async def test_more_than_an_answer_holds_is_cut_and_says_so(
+    client: httpx2.AsyncClient, log: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffered, "OUTPUT_LIMIT", 1)
+    await started(client)
+    body = (await client.get(f"{PROCESSES}/p/logs")).json()
+    assert (body["stdout"], body["stderrBase64"], body["truncated"]) == ("a", "/w==", True)
 
 
 async def test_a_stream_in_the_form_that_is_asked_for(

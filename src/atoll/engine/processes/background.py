@@ -37,9 +37,9 @@ from atoll.errors import (
     from_os_error,
 )
 from atoll.settings import MIB, ProcessSettings
-from atoll.wire import frames, ids
+from atoll.wire import ids
 from atoll.wire import process as wire
-from atoll.wire.agent import KILL_GRACE, OUTPUT_LIMIT
+from atoll.wire.agent import KILL_GRACE
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.sandbox import State
 
@@ -208,26 +208,6 @@ class Processes:
     async def listing(self, sandbox: "Sandbox") -> list[ProcessRecord]:
         """Return all processes of a sandbox. Wakes nothing."""
         return await self.table.of((sandbox.namespace, sandbox.id))
-
-    async def collect(self, sandbox: "Sandbox", id: str, handle: str | None) -> wire.ProcessLogs:
-        """Return the output that is kept, up to `OUTPUT_LIMIT` bytes of each stream."""
-        kept: dict[int, bytearray] = {kind: bytearray() for kind in _OUTPUT}
-        truncated = False
-        query = wire.LogsQuery(follow=False, handle=handle)
-        async with self.stream(sandbox, id, query) as found:
-            async for frame in found:
-                if frame.kind in _OUTPUT:
-                    data, stream = frames.decode_output(frame.payload).data, kept[frame.kind]
-                    room = OUTPUT_LIMIT - len(stream)
-                    truncated = truncated or len(data) > room
-                    stream += data[:room]
-                truncated = truncated or frame.kind == Kind.GAP
-        return wire.ProcessLogs(
-            process_id=id,
-            stdout_bytes=bytes(kept[Kind.STDOUT]),
-            stderr_bytes=bytes(kept[Kind.STDERR]),
-            truncated=truncated,
-        )
 
     @asynccontextmanager
     async def stream(
