@@ -1,0 +1,130 @@
+import io
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll import errors
+from integration.agent.files_calls import call
+
+
+def packed(path: Path, **fields: Any) -> bytes:
+    return call("backup", path=str(path), **fields).data
+
+
+def names(archive: bytes) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        return sorted(opened.getnames())
+
+
+def put_back(path: Path, archive: bytes) -> None:
+    pieces = [archive[start : start + (1 << 20)] for start in range(0, len(archive), 1 << 20)]
+    call("restore", path=str(path), body=pieces)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    top = tmp_path / "tree"
+    for name in ("a.log", "keep.log", "node_modules/m", "sub/node_modules/m", "sub/build/x", "ünï"):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(name)
+    (top / "empty").mkdir()
+    (top / "link").symlink_to("/nowhere")
+    os.link(top / "keep.log", top / "hard")
+    (top / "a.log").chmod(0o600)
+    (top / "sub").chmod(0o750)
+    return top
+
+
+def test_all_of_it_comes_back_as_it_was(tree: Path, tmp_path: Path) -> None:
+    os.truncate(tree / "a.log", 40 << 20)
+    archive = packed(tree)
+    target = tmp_path / "new/place"
+    put_back(target, archive)
+    assert sorted(p.relative_to(target) for p in target.rglob("*")) == sorted(
+        p.relative_to(tree) for p in tree.rglob("*")
+    )
+    for name in ("a.log", "sub", "empty", "ünï"):
+        ours, theirs = (target / name).stat(), (tree / name).stat()
+        assert (ours.st_mode, ours.st_size, int(ours.st_mtime)) == (
+            theirs.st_mode,
+            theirs.st_size,
+            int(theirs.st_mtime),
+        )
+    assert os.readlink(target / "link") == "/nowhere"
+    assert (target / "hard").samefile(target / "keep.log")
+    assert (target / "a.log").stat().st_blocks * 512 < 1 << 20, "holes stay holes"
+
+
+def test_what_is_there_is_replaced_and_the_directory_keeps_its_mode(
+    tree: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    target.mkdir(mode=0o711)
+    (target / "old").write_text("old")
+    put_back(target, packed(tree))
+    assert not (target / "old").exists()
+    assert (target / "keep.log").read_text() == "keep.log"
+    assert target.stat().st_mode & 0o777 == 0o711
+    assert sorted(os.listdir(tmp_path)) == ["target", "tree"]
+
+
+def test_excludes_and_ignore_files_mean_what_git_means(tree: Path) -> None:
+    (tree / ".gitignore").write_text("*.log\n!keep.log\n")
+    (tree / "sub/.gitignore").write_text("/build/\n")
+    kept = names(packed(tree, gitignore=True, excludes=["**/node_modules", "!sub/node_modules"]))
+    whole = {".gitignore", "empty", "hard", "keep.log", "link", "sub", "sub/.gitignore", "ünï"}
+    assert set(kept) == whole | {"sub/node_modules", "sub/node_modules/m"}
+    assert "a.log" in names(packed(tree, excludes=["/sub"]))
+    assert "sub" not in names(packed(tree, excludes=["/sub"]))
+
+
+@pytest.mark.parametrize("op", ["backup", "restore"])
+@pytest.mark.parametrize("linked", ["itself", "above"])
+def test_a_link_on_the_way_is_a_refusal(tmp_path: Path, op: str, linked: str) -> None:
+    """Whoever swaps the directory for a link must not move other files."""
+    (tmp_path / "real/dir").mkdir(parents=True)
+    (tmp_path / "real/dir/mine").touch()
+    if linked == "itself":
+        (tmp_path / "link").symlink_to(tmp_path / "real/dir")
+        path = tmp_path / "link"
+    else:
+        (tmp_path / "link").symlink_to(tmp_path / "real")
+        path = tmp_path / "link/dir"
+    with pytest.raises(errors.SecurityError):
+        call(op, path=str(path), body=[b""] if op == "restore" else None)
+    assert os.listdir(tmp_path / "real/dir") == ["mine"]
+
+
+def test_a_broken_archive_leaves_the_target_untouched(tree: Path, tmp_path: Path) -> None:
+    archive = packed(tree)
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "old").write_text("old")
+    for bad in (archive[:1000], b"garbage" * 200):
+        with pytest.raises(errors.ValidationFailedError):
+            put_back(target, bad)
+        assert [p.name for p in target.iterdir()] == ["old"]
+    assert sorted(os.listdir(tmp_path)) == ["target", "tree"]
+
+
+def test_an_archive_that_leads_out_is_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("../evil"), io.BytesIO())
+    target = tmp_path / "target"
+    with pytest.raises(errors.SecurityError):
+        put_back(target, buffer.getvalue())
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.NotDirectoryError):
+        packed(tmp_path / "file")
+    with pytest.raises(errors.FileNotFoundError):
+        packed(tmp_path / "none")
+    with pytest.raises(errors.NotDirectoryError):
+        put_back(tmp_path / "file/below", b"")
