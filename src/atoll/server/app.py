@@ -101,7 +101,10 @@ def _endpoint(desk: Desk, op: Op[Any, Any], handler: Handler) -> Endpoint:
 
 def _resumable(op: Op[Any, Any], request: Request) -> bool:
     """Whether the caller reads a stream, which it may go on reading from the next engine."""
-    return op.kind is Kind.STREAM and shapes.JSON not in request.headers.get("accept", shapes.JSON)
+    headers = request.headers
+    if op.kind is not Kind.STREAM or shapes.JSON in headers.get("accept", shapes.JSON):
+        return False
+    return not op.mutates or "idempotency-key" in headers  # who made no key knows no operation
 
 
 async def _answer(work: Awaitable[Any]) -> bytes:

@@ -92,14 +92,35 @@ def test_a_command_and_its_output_outlive_the_engine(engines: Engines, number: i
     assert (answer.json()["stdout"], answer.json()["exitCode"]) == (ALL, 0)
 
 
-def test_a_command_without_an_id_ends_with_the_engine_that_served_it(engines: Engines) -> None:
+def test_a_call_under_way_ends_before_the_engine_does(engines: Engines) -> None:
+    first = engines.start()
+    with first.client() as client:
+        folder = Path(run(client, "pwd")["stdout"].strip())
+    results: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        with first.client() as client:
+            results.append(run(client, "sh", "-c", "touch began; sleep 2; echo done"))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    eventually((folder / "began").exists)
+    assert first.end() == 0
+    asking.join()
+    assert [result["stdout"] for result in results] == ["done\n"]
+
+
+def test_a_command_without_an_id_ends_with_the_engine_that_served_it(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody can attach to it again, so nobody would read what it does."""
+    monkeypatch.setenv("ATOLL_DRAIN_TIMEOUT", "0.1")
     first = engines.start()
     with first.client() as client:
         folder = Path(run(client, "pwd")["stdout"].strip())
 
     def read() -> None:
-        slow = {"command": ["sh", "-c", "echo $$ > began; sleep 2; touch ended"]}
+        slow = {"command": ["sh", "-c", "echo $$ > began; sleep 8; touch ended"]}
         with first.client() as client, suppress(httpx2.TransportError):
             client.post(BOX + "/exec", json=slow)
 
