@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import atoll
-from bench import floors, many, trees
+from bench import floors, many, previews, trees
 from bench.table import Report, Row, Samples, timed
 
 QUICK = "--quick" in sys.argv
@@ -264,6 +264,7 @@ async def main() -> None:
             await bench.sdk_import()
         await stopped(state_dir)
     await many.measure(report, 20 if QUICK else 50)
+    await previews.measure(report, 2 if QUICK else 5, size)
     report.show()
     print(report.write(Path(__file__).parent / "results"))
 

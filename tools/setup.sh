@@ -17,7 +17,7 @@ packages=(
   util-linux:setpriv zstd:zstd tar:tar
   ca-certificates:update-ca-certificates git:git
   # only tests need these
-  busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps bubblewrap:bwrap nginx-light:nginx
+  busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps bubblewrap:bwrap nginx-light:nginx wrk:wrk
 )
 
 PATH=$PATH:/usr/sbin:/sbin # where Debian keeps some of them, and a user does not look

@@ -12,7 +12,7 @@ import time
 from enum import Enum
 from typing import NamedTuple
 
-from atoll.proxy.http1 import Fields
+from atoll.proxy.http1 import Fields, Request
 
 COOKIE = b"atoll-preview"
 SECURE_COOKIE = b"__Host-atoll-preview"
@@ -106,10 +106,12 @@ def new_cookie(access: Access, *, secure: bool, now: float | None = None) -> byt
     return name + b"=" + value + b"; Path=/; Max-Age=" + age + b"; HttpOnly; SameSite=Lax" + more
 
 
-def without_credentials(access: Access, fields: Fields) -> Fields:
-    """Return *fields* without what lets visitors in."""
+def without_credentials(access: Access, request: Request) -> Request:
+    """Return *request* without what lets visitors in."""
+    if access.public and b"cookie" not in request.lookup:
+        return request
     kept: Fields = []
-    for name, value in fields:
+    for name, value in request.fields:
         if name.lower() == b"cookie":
             rest = [pair for pair in _pairs(value) if not _is_ours(pair)]
             if len(rest) < len(_pairs(value)):
@@ -119,4 +121,4 @@ def without_credentials(access: Access, fields: Fields) -> Fields:
         elif not access.public and _is_bearer(access, name, value):
             continue
         kept.append((name, value))
-    return kept
+    return request._replace(fields=kept)

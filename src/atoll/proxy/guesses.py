@@ -39,6 +39,8 @@ class Guesses:
         Raises:
             RateLimitedError: with the seconds to wait.
         """
+        if not self._misses:
+            return
         since, misses = self._misses.get((_group(address), sandbox_id), (0.0, 0))
         left = since + WINDOW - self._clock()
         if misses >= MISSES and left > 0:

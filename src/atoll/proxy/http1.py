@@ -17,6 +17,8 @@ MAX_HEAD = 64 * 1024
 
 Field: TypeAlias = tuple[bytes, bytes]
 Fields: TypeAlias = list[Field]
+Index: TypeAlias = dict[bytes, list[bytes]]
+"""Values by lower-case name: looked up several times for every request."""
 
 _BODILESS = frozenset({204, 304})
 _REASON = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -41,10 +43,15 @@ class Request(NamedTuple):
     target: bytes
     version: str
     fields: Fields
+    lookup: "Index"
     keep_alive: bool
     chunked: bool
     body: bool
     upgrade: bytes | None = None
+
+    def get(self, name: bytes) -> list[bytes]:
+        """Return every value of *name* (lower case)."""
+        return self.lookup.get(name, [])
 
 
 class Response(NamedTuple):
@@ -173,27 +180,29 @@ class RequestReader(_Reader):
             Malformed: it can be understood in more than one way.
         """
         fields, version = self._headed(), self._parser.get_http_version()
+        index = indexed(fields)
         if version not in {"1.0", "1.1"}:
             raise Malformed(f"HTTP/{version}", 505)
         method = self._parser.get_method()
         if method == b"CONNECT":
             raise Malformed("CONNECT", 405)
-        codings = values(fields, b"transfer-encoding")
+        codings = index.get(b"transfer-encoding")
         if codings and (version == "1.0" or [c.lower() for c in codings] != [b"chunked"]):
             raise Malformed("Transfer-Encoding other than chunked", 501)
-        hosts = values(fields, b"host")
+        hosts = index.get(b"host", [])
         if len(hosts) > 1 or (version == "1.1" and not hosts):
             raise Malformed("one Host is needed")
-        upgrade = b", ".join(values(fields, b"upgrade")).lower()
+        upgrade = b", ".join(index.get(b"upgrade", [])).lower()
         self._events.append(
             Request(
                 method=method,
                 target=self._first,
                 version=version,
                 fields=fields,
+                lookup=index,
                 keep_alive=self._parser.should_keep_alive(),
                 chunked=bool(codings),
-                body=bool(codings) or values(fields, b"content-length") not in ([], [b"0"]),
+                body=bool(codings) or index.get(b"content-length", [b"0"]) != [b"0"],
                 upgrade=upgrade if self._parser.should_upgrade() else None,
             )
         )
@@ -247,10 +256,11 @@ class ResponseReader(_Reader):
             raise Malformed("an answer that nobody asked for", 502)
         if not 100 <= status <= 599 or not _REASON.fullmatch(self._first):
             raise Malformed("malformed status line", 502)
-        codings = values(fields, b"transfer-encoding")
+        index = indexed(fields)
+        codings = index.get(b"transfer-encoding")
         if codings and [coding.lower() for coding in codings] != [b"chunked"]:
             raise Malformed("Transfer-Encoding other than chunked", 502)
-        lengths = values(fields, b"content-length")
+        lengths = index.get(b"content-length")
         none = status < 200 or status in _BODILESS or self._head_only
         self._until_end = not (none or codings or lengths)
         self._events.append(
@@ -277,6 +287,14 @@ class ResponseReader(_Reader):
             raise Truncated("the server hung up before its answer was complete", 502)
         self._until_end = False
         return [End([])]
+
+
+def indexed(fields: Fields) -> Index:
+    """Return the values of *fields* by lower-case name."""
+    found: Index = {}
+    for name, value in fields:
+        found.setdefault(name.lower(), []).append(value)
+    return found
 
 
 def values(fields: Iterable[Field], name: bytes) -> list[bytes]:

@@ -5,6 +5,7 @@ half of the time. Here what the kernel gave is handed on as it is.
 """
 
 import asyncio
+import math
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -191,6 +192,44 @@ class Channel(asyncio.Protocol):
         if not self._reading:
             self._transport.resume_reading()
         return self._transport, left
+
+
+class Deadline:
+    """One timer for deadlines that are set and met all the time: setting one is an assignment.
+
+    Args:
+        passed: called when a deadline has passed.
+    """
+
+    def __init__(self, passed: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._passed = passed
+        self._at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, seconds: float) -> None:
+        """Have until *seconds* from now."""
+        self._at = self._loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._at:
+            self.cancel()
+            self._timer = self._loop.call_at(self._at, self._look)
+
+    def clear(self) -> None:
+        """Have any time."""
+        self._at = math.inf
+
+    def cancel(self) -> None:
+        """Forget the timer: it is of no more use."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._at <= self._loop.time():
+            self._passed()
+        elif self._at < math.inf:
+            self._timer = self._loop.call_at(self._at, self._look)
 
 
 class Counts:

@@ -26,10 +26,16 @@ _HOP = frozenset({
 })  # fmt: skip
 """Fields between two hops (RFC 9110, 7.6.1); what ``Connection`` names is added to them."""
 
+_HOP_OR_ROUTE = _HOP | {b"host", b"content-length"}
+_HOP_OF_ANSWER = _HOP - {b"proxy-authenticate"}
+_USUAL: tuple[list[bytes], ...] = ([], [b"keep-alive"], [b"close"])
+
 _OURS = re.compile(rb"x-forwarded-.+|forwarded|x-real-ip|x-original-.+|x-sandbox-.+|x-atoll-.+|"
                    rb"cf-connecting-ip|cf-container-.+|true-client-ip|x-rewrite-url")  # fmt: skip
 """Fields by which a proxy tells who visits and what: only this proxy's own count. Servers read an
 underscore as a hyphen, so both are the same here."""
+
+_OURS_BEGIN = frozenset({b"x", b"f", b"c", b"t"})
 
 _DOMAIN = re.compile(rb";[ \t]*domain[ \t]*=[ \t]*\"?\.?([^;\"]*)\"?[ \t]*", re.IGNORECASE)
 
@@ -47,7 +53,7 @@ def authority(request: Request) -> bytes:
     A target that is a whole URL has to name the same host as ``Host``: two names in one request
     are what routing by one and serving by the other is attacked with.
     """
-    host = (values(request.fields, b"host") or [b""])[0]
+    host = (request.get(b"host") or [b""])[0]
     absolute = _ABSOLUTE.fullmatch(request.target)
     if absolute and absolute[1].lower() != host.lower():
         return b""
@@ -88,8 +94,16 @@ def path_of(target: bytes) -> bytes:
     return found if found.startswith((b"/", b"*")) else b"/" + found
 
 
-def _connection_names(fields: Fields) -> set[bytes]:
-    named = b",".join(values(fields, b"connection")).split(b",")
+def _is_ours(lower: bytes) -> bool:
+    if lower[:1] not in _OURS_BEGIN:
+        return False
+    return _OURS.fullmatch(lower.replace(b"_", b"-")) is not None
+
+
+def _connection_names(values: list[bytes]) -> set[bytes]:
+    if values in _USUAL:
+        return set()
+    named = b",".join(values).split(b",")
     return {name.strip().lower() for name in named} - {b"host", b"content-length"}
 
 
@@ -97,11 +111,11 @@ def request_fields(
     request: Request, visitor: Visitor, port: int, sandbox_id: str, named: bytes
 ) -> Fields:
     """Return the fields that *request* has for the server inside."""
-    dropped = _HOP | _connection_names(request.fields) | {b"host", b"content-length"}
+    dropped = _HOP_OR_ROUTE | _connection_names(request.get(b"connection"))
     kept = [
         (name, value)
         for name, value in request.fields
-        if name.lower() not in dropped and not _OURS.fullmatch(name.lower().replace(b"_", b"-"))
+        if (lower := name.lower()) not in dropped and not _is_ours(lower)
     ]
     original = b"%b://%b%b" % (visitor.scheme.encode(), named, path_of(request.target))
     fields = [
@@ -113,30 +127,33 @@ def request_fields(
         (b"X-Original-URL", original),
         (b"X-Sandbox-Name", sandbox_id.encode()),
     ]
-    if b"trailers" in _tokens(values(request.fields, b"te")):
+    if _takes_trailers(request):
         fields.append((b"TE", b"trailers"))
     return fields + _request_framing(request)
 
 
-def _tokens(found: list[bytes]) -> set[bytes]:
-    return {token.partition(b";")[0].strip().lower() for token in b",".join(found).split(b",")}
+def _takes_trailers(request: Request) -> bool:
+    if b"te" not in request.lookup:
+        return False
+    tokens = b",".join(request.get(b"te")).split(b",")
+    return b"trailers" in {token.partition(b";")[0].strip().lower() for token in tokens}
 
 
 def _request_framing(request: Request) -> Fields:
     if request.upgrade == b"websocket":
         return [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
     fields = [(b"Connection", b"keep-alive")]
-    if b"trailers" in _tokens(values(request.fields, b"te")):
+    if _takes_trailers(request):
         fields = [(b"Connection", b"keep-alive, TE")]
     if request.chunked:
         return [*fields, (b"Transfer-Encoding", b"chunked")]
-    lengths = values(request.fields, b"content-length")
+    lengths = request.get(b"content-length")
     return [*fields, *((b"Content-Length", length) for length in lengths[:1])]
 
 
 def response_fields(fields: Fields, host: str) -> Fields:
     """Return the *fields* of an answer for a visitor of *host*, without those that frame it."""
-    dropped = _HOP - {b"proxy-authenticate"} | _connection_names(fields)
+    dropped = _HOP_OF_ANSWER | _connection_names(values(fields, b"connection"))
     return [
         (name, _own_cookie(value, host) if name.lower() == b"set-cookie" else value)
         for name, value in fields
@@ -153,23 +170,23 @@ def _own_cookie(value: bytes, host: str) -> bytes:
     return _DOMAIN.sub(kept, value)
 
 
-def visitor_of(visitor: Visitor, fields: Fields, trusted: Callable[[str], bool]) -> Visitor:
+def visitor_of(visitor: Visitor, request: Request, trusted: Callable[[str], bool]) -> Visitor:
     """Return who visits by way of *visitor*, if that is a proxy whose word counts.
 
     Args:
         visitor: the other end of the connection.
-        fields: of the request.
+        request: what it passes on.
         trusted: whether the word of an address counts.
     """
     if not trusted(visitor.address):
         return visitor
     address = visitor.address
-    told = b",".join(values(fields, b"x-forwarded-for")).decode("latin-1").split(",")
+    told = b",".join(request.get(b"x-forwarded-for")).decode("latin-1").split(",")
     for part in reversed([part.strip() for part in told]):
         if not trusted(address) or not _is_address(part):
             break
         address = part
-    scheme = (values(fields, b"x-forwarded-proto") or [b""])[-1].strip().lower()
+    scheme = (request.get(b"x-forwarded-proto") or [b""])[-1].strip().lower()
     return Visitor(
         address or "127.0.0.1", scheme.decode() if scheme in {b"http", b"https"} else visitor.scheme
     )

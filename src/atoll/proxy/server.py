@@ -23,7 +23,7 @@ from atoll.proxy.access import Verdict
 from atoll.proxy.exchange import Cut, Exchange
 from atoll.proxy.guesses import Guesses
 from atoll.proxy.http1 import End, Event, Malformed, Request, RequestReader, Rest, Truncated
-from atoll.proxy.pump import Channel
+from atoll.proxy.pump import Channel, Deadline
 from atoll.proxy.route import Visitor
 from atoll.proxy.upstream import Route, Routes, Server
 from atoll.wire.ports import Visit
@@ -106,6 +106,9 @@ class Connection:
         self._reader = RequestReader()
         self._events: deque[Event] = deque()
         self._busy = False
+        self._late = False
+        self._deadline = Deadline(self._too_late)
+        self._known: tuple[bytes, Target | None] = (b"", None)
         self._place: Route | None = None
         self._hold = ExitStack()
         self._server: Server | None = None
@@ -116,6 +119,10 @@ class Connection:
         """The visitor has hung up: whatever is done for it is of no more use."""
         if self._busy:
             self._task.cancel()
+
+    def _too_late(self) -> None:
+        self._late = True
+        self._task.cancel()
 
     def cut(self) -> "asyncio.Task[None]":
         """End the connection at once."""
@@ -136,14 +143,16 @@ class Connection:
             await self._serve()
         except (ConnectionError, Cut, Truncated):
             self._channel.abort()
-        except TimeoutError:
-            self._channel.close()
         except asyncio.CancelledError:
-            self._channel.abort()
+            if self._late:
+                self._channel.close()
+            else:
+                self._channel.abort()
         except Exception as error:
             log.error("preview failed", exc_info=error)
             self._channel.abort()
         finally:
+            self._deadline.cancel()
             self._site.connections.discard(self)
             self._leave()
 
@@ -174,27 +183,30 @@ class Connection:
         """Return the next head; None: there is none, or it is not for us."""
         if not self._events and not self._reader.begun and not await self._read_head():
             return None
-        async with asyncio.timeout(HEAD_TIME):
-            while True:
-                event = await self._event()
-                if isinstance(event, Request):
-                    return event
+        self._deadline.set(HEAD_TIME)
+        while True:
+            event = await self._event()
+            if isinstance(event, Request):
+                self._deadline.clear()
+                return event
 
     async def _read_head(self) -> bool:
         """Read until a whole head is there; return whether it is for us."""
-        async with asyncio.timeout(IDLE):
-            data = (await self._channel.read()).lstrip(b"\r\n")
+        self._deadline.set(IDLE)
+        data = (await self._channel.read()).lstrip(b"\r\n")
         if not data and self._channel.ended:
             return False
-        async with asyncio.timeout(HEAD_TIME):
-            while b"\r\n\r\n" not in data and len(data) <= http1.MAX_HEAD:
-                more = await self._channel.read()
-                if not more:
-                    return False
-                data += more
+        if b"\r\n\r\n" not in data:
+            self._deadline.set(HEAD_TIME)
+        while b"\r\n\r\n" not in data and len(data) <= http1.MAX_HEAD:
+            more = await self._channel.read()
+            if not more:
+                return False
+            data += more
         head = data.partition(b"\r\n\r\n")[0]
         elsewhere = self._entrance.elsewhere
         if elsewhere and not route.sniff(head, self._entrance.domains or ()):
+            self._deadline.clear()
             self._leave()
             transport, left = self._channel.hand_over()
             elsewhere(transport, data + left)
@@ -235,7 +247,7 @@ class Connection:
         if not request.body:
             await self._event()  # its end
         named = route.authority(request)
-        visitor = route.visitor_of(self._entrance.visitor, request.fields, self._entrance.trusted)
+        visitor = route.visitor_of(self._entrance.visitor, request, self._entrance.trusted)
         began, place, exchange, status = time.monotonic(), None, None, 0
         try:
             place = self._find(named, visitor)
@@ -261,7 +273,9 @@ class Connection:
         return exchange.keep
 
     def _find(self, named: bytes, visitor: Visitor) -> Route:
-        target = route.target_of(named, self._entrance.domains)
+        if named != self._known[0]:
+            self._known = named, route.target_of(named, self._entrance.domains)
+        target = self._known[1]
         if target is None:
             raise _misdirected()
         self._site.guesses.check(visitor.address, target.sandbox_id)
@@ -308,8 +322,7 @@ class Connection:
         self.cut()
 
     def _exchange(self, request: Request, place: Route, visitor: Visitor, named: bytes) -> Exchange:
-        fields = access.without_credentials(place.access, request.fields)
-        told = request._replace(fields=fields)
+        told = access.without_credentials(place.access, request)
         return Exchange(
             told,
             route.request_fields(told, visitor, place.port, place.sandbox_id, named),

@@ -38,6 +38,11 @@ class Corked:
         self._send()
         self._transport.close()
 
+    def uncork(self) -> Any:
+        """Send what was written; return the transport itself."""
+        self._send()
+        return self._transport
+
     def _send(self) -> None:
         parts, self._parts, self._size = self._parts, [], 0
         if parts and not self._transport.is_closing():
