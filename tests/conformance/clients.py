@@ -10,10 +10,12 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import atoll
 import atoll.sync
@@ -39,6 +41,13 @@ class Outcome:
         return self.stdout.decode()
 
 
+class Refusal(NamedTuple):
+    """The typed error of a file call: its code and the path it is about."""
+
+    code: str
+    path: object
+
+
 class Client(Protocol):
     """What a case can do with a sandbox. Options are those of the SDK."""
 
@@ -48,6 +57,9 @@ class Client(Protocol):
 
     async def read(self, path: str) -> bytes: ...
 
+    async def refusal(self, path: str, content: bytes | None = None) -> Refusal:
+        """Read the file, or write *content* to it, and return how that failed."""
+
     async def expose(self, port: int, **options: Any) -> str:
         """Expose a port; return its URL, or the code of a typed error."""
 
@@ -56,6 +68,10 @@ class Client(Protocol):
     async def exposed(self) -> list[int]: ...
 
     async def close(self) -> None: ...
+
+
+def _refusal(error: SandboxError) -> Refusal:
+    return Refusal(error.wire_code, error.context.get("path"))
 
 
 def _outcome(result: atoll.ExecResult, error: str | None = None) -> Outcome:
@@ -95,6 +111,13 @@ class AsyncClient:
     async def read(self, path: str) -> bytes:
         return (await self.sandbox.read_file(path, encoding="bytes")).content
 
+    async def refusal(self, path: str, content: bytes | None = None) -> Refusal:
+        try:
+            await (self.read(path) if content is None else self.write(path, content))
+        except SandboxError as error:
+            return _refusal(error)
+        raise AssertionError(f"{path} was not refused")
+
     async def expose(self, port: int, **options: Any) -> str:
         try:
             return (await self.sandbox.expose_port(port, **options)).url
@@ -132,6 +155,13 @@ class SyncClient:
             return self.sandbox.read_file(path, encoding="bytes").content
 
         return await asyncio.to_thread(read)
+
+    async def refusal(self, path: str, content: bytes | None = None) -> Refusal:
+        try:
+            await (self.read(path) if content is None else self.write(path, content))
+        except SandboxError as error:
+            return _refusal(error)
+        raise AssertionError(f"{path} was not refused")
 
     async def expose(self, port: int, **options: Any) -> str:
         try:
@@ -200,6 +230,13 @@ class HttpClient:
         status, body = await self._request("GET", f"/files?path={path}")
         assert status == 200, body
         return body
+
+    async def refusal(self, path: str, content: bytes | None = None) -> Refusal:
+        method = "GET" if content is None else "PUT"
+        status, body = await self._request(method, f"/files?path={path}", content)
+        assert status >= 400
+        told = json.loads(body)
+        return Refusal(told["code"], told["context"].get("path"))
 
     async def expose(self, port: int, **options: Any) -> str:
         fields = json.dumps({"port": port, **options}).encode()
@@ -300,7 +337,23 @@ class CliClient:
         assert done.returncode == 0, done.stderr
 
     async def read(self, path: str) -> bytes:
-        return (await self.exec(["cat", path])).stdout
+        with tempfile.TemporaryDirectory() as folder:
+            done = await self._run(["cp", f"{self._id}:{path}", f"{folder}/f"], b"")
+            assert done.returncode == 0, done.stderr
+            return Path(folder, "f").read_bytes()
+
+    async def refusal(self, path: str, content: bytes | None = None) -> Refusal:
+        with tempfile.TemporaryDirectory() as folder:
+            ours, theirs = (
+                "/dev/stdin" if content is not None else f"{folder}/f",
+                f"{self._id}:{path}",
+            )
+            ends = [theirs, ours] if content is None else [ours, theirs]
+            done = await self._run(["cp", "--json", *ends], content or b"")
+            assert done.returncode not in {0, 1}, done.stderr
+            assert not Path(folder, "f").exists()
+        told = json.loads(done.stderr)["error"]
+        return Refusal(told["code"], told["context"].get("path"))
 
     async def expose(self, port: int, **options: Any) -> str:
         raise AssertionError("the command line exposes no ports")
