@@ -32,7 +32,7 @@ class Box(atoll.Sandbox):
         await asyncio.sleep(0.01)
         self.seen.append("started")
 
-    def on_stop(self, params: dict[str, Any]) -> None:
+    def on_stop(self, params: dict[str, Any]) -> None:  # type: ignore[override]
         self.seen.append(f"stopped {params['reason']}")
 
     async def on_error(self, error: atoll.SandboxError) -> None:
@@ -56,7 +56,7 @@ class Box(atoll.Sandbox):
     async def thing(self) -> object:
         return object()
 
-    async def closed(self) -> str:
+    async def closed(self) -> Any:
         async def work() -> str:
             await asyncio.sleep(60)
             return "never"

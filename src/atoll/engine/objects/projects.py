@@ -49,7 +49,7 @@ def _unseen(stored: Stored, config: ProjectConfig) -> list[Migration]:
             context={"tag": min(twice)},
             suggestion="give every migration a tag of its own",
         )
-    if stored.tag is None:
+    if stored.tag is None or not tags:
         return config.migrations
     if stored.tag not in tags:
         raise InvalidConfigError(

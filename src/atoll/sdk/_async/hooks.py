@@ -50,8 +50,8 @@ class Hooks:
     async def on_start(self) -> None:
         """Called when the sandbox has started or woken; whoever uses it waits until this ends."""
 
-    async def on_stop(self, params: Any = None) -> None:
-        """Called after the sandbox has stopped; *params* has `exit_code` and `reason`."""
+    async def on_stop(self, *args: Any, **kwargs: Any) -> None:
+        """Called after the sandbox has stopped, with a dict: `exit_code` and `reason`."""
 
-    async def on_error(self, error: Any = None) -> None:
+    async def on_error(self, *args: Any, **kwargs: Any) -> None:
         """Called with an error that no caller hears of: of a start, a hook, a timer."""

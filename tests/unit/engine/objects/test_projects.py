@@ -68,6 +68,11 @@ def test_an_impossible_migration_says_why_and_changes_nothing(
         applied("shop", Stored(), wrong)
 
 
+def test_a_configuration_without_migrations_changes_nothing() -> None:
+    stored = Stored(namespaces={"Old": "o"}, tag="v9")
+    assert applied("shop", stored, config(Old="x")) == stored
+
+
 def test_applied_migrations_cannot_be_taken_back() -> None:
     with pytest.raises(InvalidConfigError, match="v9"):
         applied("shop", Stored(tag="v9"), config(V1, Old="o"))
