@@ -67,6 +67,14 @@ class _Shell(InteractiveShell):
     def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
         self.shown = stb
 
+    def showtraceback(self, *args: Any, **options: Any) -> None:
+        """Format an exception, also one whose own text cannot be had."""
+        self.raised = self.raised or sys.exc_info()[1]
+        try:
+            super().showtraceback(*args, **options)
+        except Exception:
+            self.shown = None
+
     def enable_gui(self, gui: Any = None) -> None:
         """There is no screen."""
 
@@ -100,7 +108,7 @@ class OnIPython:
         InteractiveShell._instance = shell
         shell.displayhook.emit = shell.display_pub.emit = emit
         shell.system = shell.system_raw
-        shell.shown = None
+        shell.shown = shell.raised = None
         warnings.filterwarnings("ignore", message="To exit: use")
         shell.register_magic_function(_matplotlib, "line", "matplotlib")
         builtins.input = refuse_input
@@ -114,12 +122,14 @@ class OnIPython:
     def run(self, code: str) -> BaseException | None:
         """Run *code*; return what it raised, after telling it."""
         shell = self._shell
-        shell.shown = None
+        shell.shown = shell.raised = None
         cell = shell.transform_cell(code)
         name = shell.compile.get_code_name(cell, cell, shell.execution_count)
         builtins.input = refuse_input
         result = shell.run_cell(code, store_history=True)
         error: BaseException | None = result.error_before_exec or result.error_in_exec
+        if error is not None and shell.raised is not None:
+            error = shell.raised  # IPython's own trouble with an exception hides it
         if isinstance(error, KeyboardInterrupt):
             self._cancel()
         if error is not None:
