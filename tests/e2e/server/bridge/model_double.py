@@ -1,8 +1,9 @@
 """A model that says what the test tells it to, and remembers what it was shown."""
 
 import json
-from collections.abc import AsyncIterator
-from typing import Any
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
 
 from agents import Model, ModelResponse, Usage
 from openai.types.responses import (
@@ -40,15 +41,29 @@ def says(text: str) -> ResponseOutputMessage:
     )
 
 
-class ScriptedModel(Model):
-    """Answers with one turn after the other.
+def terminal_of(output: str) -> int:
+    """Number of the terminal that an output tells of."""
+    found = re.search(r"running with session ID (\d+)", output)
+    assert found, output
+    return int(found[1])
 
-    Args:
-        turns: a turn, or a function from the tools' outputs so far to one.
+
+class Step(NamedTuple):
+    """One turn, and what its output holds in the end.
+
+    `call` may be a function of the number of the terminal that the last output told of.
     """
 
-    def __init__(self, *turns: Any) -> None:
-        self._turns = list(turns)
+    call: Turn | Callable[[int], Turn]
+    shows: str = ""
+
+
+class ScriptedModel(Model):
+    """Takes one step after the other, and looks at a terminal again until it shows what it will."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = list(steps)
+        self._awaited = ""
         self.outputs: list[str] = []
         self.tools: set[str] = set()
 
@@ -60,9 +75,16 @@ class ScriptedModel(Model):
             for item in (input if isinstance(input, list) else [])
             if str(item.get("type", "")).endswith("call_output")
         ]
-        turn = self._turns.pop(0)
-        turn = turn if isinstance(turn, Turn) else turn(self.outputs)
-        return ModelResponse(output=[turn], usage=Usage(), response_id=None)
+        return ModelResponse(output=[self._next()], usage=Usage(), response_id=None)
+
+    def _next(self) -> Turn:
+        last = self.outputs[-1] if self.outputs else ""
+        if self._awaited not in last:
+            number = len(self.outputs)
+            return tool("write_stdin", session_id=terminal_of(last), chars="",
+                        yield_time_ms=5_000 + number)  # fmt: skip
+        call, self._awaited = self._steps.pop(0)
+        return call if isinstance(call, Turn) else call(terminal_of(last))
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         raise NotImplementedError

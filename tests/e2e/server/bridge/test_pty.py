@@ -31,14 +31,15 @@ class Terminal:
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.socket = socket
-        self.shown = b""
+        self.shown = bytearray()
         self.told: list[dict[str, object]] = []
 
     async def type(self, text: str) -> None:
         await self.socket.send_bytes(text.encode())
 
     async def until(self, pattern: bytes) -> None:
-        while not re.search(pattern, self.shown):
+        """Wait for what is at the end, or came with the last message."""
+        while not re.search(pattern, self.shown[-65536:]):
             await self.take()
 
     async def end(self) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """A whole run of a `SandboxAgent`: only the model is a double, the rest is the package as it is."""
 
 import io
-import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import RunConfig, Runner
@@ -16,7 +16,7 @@ from agents.sandbox.capabilities import Filesystem, Shell
 from agents.sandbox.entries import Dir, File
 from agents.sandbox.session import SandboxSession
 
-from e2e.server.bridge.model_double import ScriptedModel, patch, says, tool
+from e2e.server.bridge.model_double import ScriptedModel, Step, Turn, patch, says, tool
 
 ADD = """*** Begin Patch
 *** Add File: src/greet.py
@@ -41,11 +41,12 @@ MOVE = """*** Begin Patch
 RUN = 'python3 -c \'import sys; sys.path.append("src"); import hello; print(hello.greet("you"))\''
 
 
-def session_of(outputs: list[str]) -> int:
-    """Number of the terminal that the last output tells of."""
-    found = re.search(r"running with session ID (\d+)", outputs[-1])
-    assert found, outputs[-1]
-    return int(found[1])
+def shell(command: str, **options: Any) -> Turn:
+    return tool("exec_command", cmd=command, yield_time_ms=700, **options)
+
+
+def typed(terminal: int, text: str) -> Turn:
+    return tool("write_stdin", session_id=terminal, chars=text, yield_time_ms=700)
 
 
 async def run(
@@ -65,17 +66,15 @@ async def test_an_agent_works_with_files_patches_and_a_shell(
 ) -> None:
     """Its sandbox is made for the run, gets the manifest's files, and goes with the run."""
     model = ScriptedModel(
-        tool("exec_command", cmd="cat notes.txt; ls data", yield_time_ms=1500),
-        patch(ADD),
-        patch(MOVE),
-        tool("exec_command", cmd=f"{RUN}; cat notes.txt; ls", yield_time_ms=2500),
-        tool("exec_command", cmd="read -r line; echo got-$line", tty=True, yield_time_ms=500),
-        lambda outputs: tool("write_stdin", session_id=session_of(outputs), chars="this\n",
-                             yield_time_ms=1500),
-        lambda outputs: tool("write_stdin", session_id=session_of(outputs), chars="exit 4\n",
-                             yield_time_ms=1500),
-        says("done"),
-    )  # fmt: skip
+        Step(shell("cat notes.txt; ls data"), "a.csv"),
+        Step(patch(ADD), "src/greet.py"),
+        Step(patch(MOVE), "src/hello.py"),
+        Step(shell(f"{RUN}; cat notes.txt; ls; echo e''nd"), "end"),
+        Step(shell("read -r line; echo got-$line", tty=True), "read -r line"),
+        Step(lambda terminal: typed(terminal, "this\n"), "got-this"),
+        Step(lambda terminal: typed(terminal, "exit 4\n"), "Process exited with code 4"),
+        Step(says("done")),
+    )
     agent = SandboxAgent[None](
         name="worker",
         model=model,
@@ -90,23 +89,15 @@ async def test_an_agent_works_with_files_patches_and_a_shell(
     )
     assert await run(agent, options) == "done"
     assert model.tools == {"exec_command", "write_stdin", "view_image", "apply_patch"}
-    first, added, moved, shown, started, written, ended = model.outputs
-    assert "first" in first
-    assert "a.csv" in first
-    assert "src/greet.py" in added
-    assert "src/hello.py" in moved
-    assert "Hello, you!" in shown
+    (shown,) = [output for output in model.outputs if "Hello, you!" in output]
     assert "changed" in shown
-    assert not re.search(r"^old\.txt", shown, re.MULTILINE)
-    assert "running with session ID" in started
-    assert "got-this" in written
-    assert "Process exited with code 4" in ended
+    assert "old.txt" not in shown.partition("Hello, you!")[2]
 
 
 @pytest.mark.parametrize("path", ["../outside.txt", "/etc/outside.txt"])
 async def test_a_patch_that_leads_out_changes_nothing(box: SandboxSession, path: str) -> None:
     hostile = f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\n"
-    model = ScriptedModel(patch(hostile), says("done"))
+    model = ScriptedModel(Step(patch(hostile)), Step(says("done")))
     agent = SandboxAgent[None](name="worker", model=model, capabilities=[Filesystem()])
     assert await run(agent, box) == "done"
     left = await box.exec("ls /outside.txt /etc/outside.txt || true")
@@ -120,7 +111,7 @@ async def test_an_agent_sees_a_picture(box: SandboxSession) -> None:
         "0000000049454e44ae426082"
     )
     await box.write(Path("dot.png"), io.BytesIO(png))
-    model = ScriptedModel(tool("view_image", path="dot.png"), says("done"))
+    model = ScriptedModel(Step(tool("view_image", path="dot.png")), Step(says("done")))
     agent = SandboxAgent[None](name="worker", model=model, capabilities=[Filesystem()])
     assert await run(agent, box) == "done"
     assert "data:image/png;base64," in model.outputs[0]

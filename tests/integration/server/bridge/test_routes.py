@@ -29,55 +29,51 @@ def error(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "expected"),
-    [
-        ("GET", "/v1/nope", None, (404, "invalid_request")),
-        ("PATCH", BOX, None, (404, "invalid_request")),
-        ("GET", BOX + "/exec", None, (404, "invalid_request")),
-        ("POST", "/v1/sandbox/-box/exec", b"{}", (400, "invalid_request")),
-        ("POST", f"/v1/sandbox/{'a' * 64}/exec", b'{"argv":["x"]}', (400, "invalid_request")),
-        ("DELETE", "/v1/sandbox/a%20b", None, (400, "invalid_request")),
-        ("GET", "/v1/sandbox/www/running", None, (400, "invalid_request")),
-        ("POST", BOX + "/exec", b"{", (400, "invalid_request")),
-        ("POST", BOX + "/exec", b"\xff", (400, "invalid_request")),
-        ("POST", BOX + "/exec", b"[" * 200_000, (400, "invalid_request")),
-        ("POST", BOX + "/exec", b"[]", (400, "invalid_request")),
-        ("POST", BOX + "/exec", b"{}", (400, "invalid_request")),
-        ("POST", BOX + "/exec", b'{"argv":[]}', (400, "invalid_request")),
-        ("POST", BOX + "/exec", b'{"argv":"ls"}', (400, "invalid_request")),
-        ("POST", BOX + "/exec", b'{"argv":["ls",7]}', (400, "invalid_request")),
-        ("POST", BOX + "/exec", b'{"argv":["a\\u0000"]}', (400, "invalid_request")),
-        ("POST", BOX + "/exec", b'{"argv":["x"],"timeout_ms":"5"}', (400, "invalid_request")),
-        ("POST", BOX + "/exec", b'{"argv":["x"],"timeout_ms":-5}', (400, "invalid_request")),
-        ("POST", BOX + "/exec", b'{"argv":["x"],"timeout_ms":1e99}', (400, "invalid_request")),
-        ("POST", BOX + "/exec", b'{"argv":["x"],"cwd":"/etc"}', (403, "invalid_request")),
-        ("GET", BOX + "/file/", None, (400, "invalid_request")),
-        ("GET", BOX + "/file/etc/passwd", None, (403, "invalid_request")),
-        ("PUT", BOX + "/file/workspace/%2e%2e/etc/x", b"x", (403, "invalid_request")),
-        ("GET", BOX + "/pty", None, (400, "invalid_request")),
-        ("POST", BOX + "/persist?excludes=a,../b", None, (400, "invalid_request")),
-        ("POST", BOX + "/hydrate", b"", (400, "invalid_request")),
-        ("POST", BOX + "/mount", b"{}", (400, "invalid_request")),
-        ("POST", BOX + "/mount", b"7", (400, "invalid_request")),
-        ("POST", BOX + "/unmount", b'{"mountPath":"/a/.."}', (400, "invalid_request")),
-        ("POST", BOX + "/unmount", b'{"mountPath":"/a"}', (502, "unmount_error")),
-        ("POST", BOX + "/session", b'{"id":"a b"}', (400, "invalid_request")),
-        ("POST", BOX + "/session", b'{"env":7}', (400, "invalid_request")),
-        ("POST", BOX + "/tunnel/80", None, (400, "invalid_request")),
-        ("POST", BOX + "/tunnel/8080", b'{"name":"A"}', (400, "invalid_request")),
-        ("POST", BOX + "/tunnel/8080", None, (502, "tunnel_error")),
-    ],
+BAD: tuple[tuple[str, str, bytes | None, tuple[int, str]], ...] = (
+    ("GET", "/v1/nope", None, (404, "invalid_request")),
+    ("PATCH", BOX, None, (404, "invalid_request")),
+    ("GET", BOX + "/exec", None, (404, "invalid_request")),
+    ("POST", "/v1/sandbox/-box/exec", b"{}", (400, "invalid_request")),
+    ("POST", f"/v1/sandbox/{'a' * 64}/exec", b'{"argv":["x"]}', (400, "invalid_request")),
+    ("DELETE", "/v1/sandbox/a%20b", None, (400, "invalid_request")),
+    ("GET", "/v1/sandbox/www/running", None, (400, "invalid_request")),
+    ("POST", BOX + "/exec", b"{", (400, "invalid_request")),
+    ("POST", BOX + "/exec", b"\xff", (400, "invalid_request")),
+    ("POST", BOX + "/exec", b"[" * 200_000, (400, "invalid_request")),
+    ("POST", BOX + "/exec", b"[]", (400, "invalid_request")),
+    ("POST", BOX + "/exec", b"{}", (400, "invalid_request")),
+    ("POST", BOX + "/exec", b'{"argv":[]}', (400, "invalid_request")),
+    ("POST", BOX + "/exec", b'{"argv":"ls"}', (400, "invalid_request")),
+    ("POST", BOX + "/exec", b'{"argv":["ls",7]}', (400, "invalid_request")),
+    ("POST", BOX + "/exec", b'{"argv":["a\\u0000"]}', (400, "invalid_request")),
+    ("POST", BOX + "/exec", b'{"argv":["x"],"timeout_ms":"5"}', (400, "invalid_request")),
+    ("POST", BOX + "/exec", b'{"argv":["x"],"timeout_ms":-5}', (400, "invalid_request")),
+    ("POST", BOX + "/exec", b'{"argv":["x"],"timeout_ms":1e99}', (400, "invalid_request")),
+    ("POST", BOX + "/exec", b'{"argv":["x"],"cwd":"/etc"}', (403, "invalid_request")),
+    ("GET", BOX + "/file/", None, (400, "invalid_request")),
+    ("GET", BOX + "/file/etc/passwd", None, (403, "invalid_request")),
+    ("PUT", BOX + "/file/workspace/%2e%2e/etc/x", b"x", (403, "invalid_request")),
+    ("GET", BOX + "/pty", None, (400, "invalid_request")),
+    ("POST", BOX + "/persist?excludes=a,../b", None, (400, "invalid_request")),
+    ("POST", BOX + "/hydrate", b"", (400, "invalid_request")),
+    ("POST", BOX + "/mount", b"{}", (400, "invalid_request")),
+    ("POST", BOX + "/mount", b"7", (400, "invalid_request")),
+    ("POST", BOX + "/unmount", b'{"mountPath":"/a/.."}', (400, "invalid_request")),
+    ("POST", BOX + "/unmount", b'{"mountPath":"/a"}', (502, "unmount_error")),
+    ("POST", BOX + "/session", b'{"id":"a b"}', (400, "invalid_request")),
+    ("POST", BOX + "/session", b'{"env":7}', (400, "invalid_request")),
+    ("POST", BOX + "/tunnel/80", None, (400, "invalid_request")),
+    ("POST", BOX + "/tunnel/8080", b'{"name":"A"}', (400, "invalid_request")),
+    ("POST", BOX + "/tunnel/8080", None, (502, "tunnel_error")),
 )
+
+
 async def test_bad_requests_are_told_in_the_bridges_form_and_start_nothing(
-    client: httpx2.AsyncClient,
-    world: World,
-    method: str,
-    path: str,
-    body: bytes | None,
-    expected: tuple[int, str],
+    client: httpx2.AsyncClient, world: World
 ) -> None:
-    assert error(await client.request(method, path, content=body)) == expected
+    for method, path, body, expected in BAD:
+        answer = await client.request(method, path, content=body)
+        assert error(answer) == expected, (method, path, body)
     assert world.runtime.starts == 0
 
 
