@@ -167,6 +167,18 @@ async def test_changes_are_found_without_a_watch(sandbox: atoll.Sandbox) -> None
     assert (other.status, other.reason) == ("resync", "expired")
 
 
+@pytest.mark.container
+async def test_versions_outlive_a_restart_but_for_trees_in_memory(sandbox: atoll.Sandbox) -> None:
+    for path in ("/workspace/w", "/dev/shm/w"):
+        await sandbox.write_file(f"{path}/f", "1")
+    disk, memory = [await sandbox.check_changes(path) for path in ("/workspace/w", "/dev/shm/w")]
+    await sandbox.stop()
+    await sandbox.write_file("/dev/shm/w/f", "1")
+    assert (await sandbox.check_changes("/workspace/w", since=disk.version)).status == "unchanged"
+    found = await sandbox.check_changes("/dev/shm/w", since=memory.version)
+    assert (found.status, found.reason) == ("resync", "restarted")
+
+
 async def test_a_whole_watch_as_a_web_answer(sandbox: atoll.Sandbox) -> None:
     await sandbox.mkdir("w")
 

@@ -270,8 +270,9 @@ class Changes(Result, frozen=True, kw_only=True):
     """Answer of `check_changes`: `status` is unchanged, changed or resync.
 
     The first call, without `since`, is the baseline and answers unchanged. A version is computed
-    from the tree itself, so it outlives sleep and restarts; resync (reason expired) is the answer
-    to a version of another form or of other options.
+    from the tree itself, so it outlives sleep and restarts; resync is the answer to a version of
+    another form or of other options (reason expired), and to one of a tree in memory of an
+    earlier start (reason restarted).
     """
 
     status: str

@@ -42,14 +42,14 @@ def takes_memory(header: Mapping[str, Any]) -> bool:
         if op in {"fs.upload", "fs.restore"}:
             return True
         if op == "fs.replace_in_files":
-            return any(map(_in_memory, fields.paths("paths")))
-        return op in _WRITES and _in_memory(fields.path(_WRITES[op]))
+            return any(map(is_in_memory, fields.paths("paths")))
+        return op in _WRITES and is_in_memory(fields.path(_WRITES[op]))
     except errors.SandboxError:
         return False
 
 
-def _in_memory(path: bytes) -> bool:
-    """Tell whether what is written at *path* goes to a file system in memory."""
+def is_in_memory(path: bytes) -> bool:
+    """Tell whether *path* is, or what is written there goes to, a file system in memory."""
     try:
         fd = _open_nearest(os.path.realpath(path))
     except OSError:  # the operation itself will meet it, and say so

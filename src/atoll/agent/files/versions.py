@@ -4,13 +4,16 @@ The version is a digest of the tree: names, inodes, modes and owners of all entr
 size, mtime and ctime of what is no directory. ctime cannot be set by a user, so no change of content or metadata goes
 unseen. Nothing is kept between calls: a version stays valid over sleep, restarts and any length
 of time, and an idle sandbox pays nothing for it. A look costs one walk.
+
+A tree in memory ends with the start it was made in. Its versions say which one that was, since
+what the next start has there is another tree, whatever its numbers are.
 """
 
 import os
 import stat
 from typing import Any, Final
 
-from atoll.agent.files import filters, pathnames, walking
+from atoll.agent.files import filters, memory, pathnames, walking
 from atoll.agent.files.requests import Fields
 from atoll.agent.files.streams import Stream
 
@@ -23,12 +26,23 @@ def check_changes(stream: Stream, fields: Fields) -> dict[str, Any]:
     chosen = filters.from_request(fields)
     prefix = f"{_FORM}-{chosen.digest()}-"
     with pathnames.blame(path):
-        version = prefix + _digest(stream, path, chosen)
+        start = f"{_this_start()}." if memory.is_in_memory(path) else ""
+        version = prefix + start + _digest(stream, path, chosen)
     if since is None or since == version:
         return {"status": "unchanged", "version": version}
     if not since.startswith(prefix):
         return {"status": "resync", "version": version, "reason": "expired"}
+    if not since.startswith(prefix + start):
+        return {"status": "resync", "version": version, "reason": "restarted"}
     return {"status": "changed", "version": version}
+
+
+def _this_start() -> str:
+    """Return what differs between two starts of a sandbox: when its first process began."""
+    with open("/proc/1/stat", "rb") as file:
+        ticks = file.read().rpartition(b")")[2].split()[19].decode()
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read(8)}{int(ticks):x}"
 
 
 def _digest(stream: Stream, path: bytes, chosen: filters.Filter) -> str:

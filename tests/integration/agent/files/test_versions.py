@@ -1,4 +1,5 @@
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 
 from atoll import errors
+from atoll.agent.files import versions
 from atoll.wire.files import Changes
 from integration.agent.files_calls import call, write
 
@@ -84,3 +86,18 @@ def test_one_file_can_be_compared(tree: Path) -> None:
 def test_a_missing_path_is_typed(tree: Path) -> None:
     with pytest.raises(errors.FileNotFoundError):
         _check(tree / "nope")
+
+
+def test_a_tree_in_memory_ends_with_the_start_of_its_sandbox(
+    monkeypatch: pytest.MonkeyPatch, tree: Path
+) -> None:
+    """Even where every number is the same again."""
+    on_disk = _check(tree).version
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        in_memory = _check(Path(folder)).version
+        assert _check(Path(folder), in_memory).status == "unchanged"
+        monkeypatch.setattr(versions, "_this_start", lambda: "later")
+        answer = _check(Path(folder), in_memory)
+        assert (answer.status, answer.reason) == ("resync", "restarted")
+        assert _check(Path(folder), answer.version).status == "unchanged"
+    assert _check(tree, on_disk).status == "unchanged"
