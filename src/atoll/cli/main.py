@@ -16,12 +16,14 @@ from atoll.cli import exit_codes
 from atoll.errors import SandboxError
 
 VERBS = {
+    "audit": "atoll.cli.audit",
     "config": "atoll.cli.config",
     "containers": "atoll.cli.containers",
     "cp": "atoll.cli.cp",
     "dev": "atoll.cli.dev",
     "doctor": "atoll.cli.doctor",
     "image": "atoll.cli.image",
+    "keys": "atoll.cli.keys",
     "pool": "atoll.cli.pool",
     "ps": "atoll.cli.ps",
     "run": "atoll.cli.run",

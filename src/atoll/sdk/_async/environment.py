@@ -7,6 +7,7 @@ from atoll.errors import ValidationFailedError
 from atoll.sdk import _aio, _arguments, _shared
 from atoll.sdk._async.backups import BackupShelf
 from atoll.sdk._async.images import Images
+from atoll.sdk._async.keys import Keys
 from atoll.sdk._async.pool import Pool
 from atoll.sdk._async.sandbox import Sandbox
 from atoll.sdk._async.snapshots import SnapshotShelf
@@ -15,6 +16,7 @@ from atoll.sdk._async.transport import Transport
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
+from atoll.wire.keys import AuditPage, AuditQuery
 from atoll.wire.objects import Project, ProjectConfig
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
 
@@ -82,6 +84,34 @@ class Environment:
     def pool(self) -> Pool:
         """The engine's warm pool."""
         return Pool(self.transport)
+
+    @property
+    def keys(self) -> Keys:
+        """The engine's API keys."""
+        return Keys(self.transport)
+
+    async def audit(
+        self,
+        *,
+        namespace: str | None = None,
+        caller: str | None = None,
+        operation: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> AuditPage:
+        """Return records of mutating calls, newest first.
+
+        Args:
+            namespace: only calls for this one.
+            caller: only calls with the key of this id ("settings", "owner": see `AuditRecord`).
+            operation: only calls of this operation of the API.
+            before: `cursor` of the page before.
+            limit: most records of this page, up to 1,000.
+        """
+        wanted = AuditQuery(
+            namespace=namespace, caller=caller, operation=operation, before=before, limit=limit
+        )
+        return await self.transport.call(ops.LIST_AUDIT, {}, wanted)
 
     async def url(self) -> str:
         """Return an address for `connect`; a private engine is started for it."""

@@ -7,6 +7,7 @@ from atoll.errors import ValidationFailedError
 from atoll.sdk import _io, _arguments, _shared
 from atoll.sdk._sync.backups import BackupShelf
 from atoll.sdk._sync.images import Images
+from atoll.sdk._sync.keys import Keys
 from atoll.sdk._sync.pool import Pool
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.snapshots import SnapshotShelf
@@ -16,6 +17,7 @@ from atoll.sdk._results import ContainerTimeouts
 from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.objects import Project, ProjectConfig
+from atoll.wire.keys import AuditPage, AuditQuery
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
 
 
@@ -82,6 +84,34 @@ class Environment:
     def pool(self) -> Pool:
         """The engine's warm pool."""
         return Pool(self.transport)
+
+    @property
+    def keys(self) -> Keys:
+        """The engine's API keys."""
+        return Keys(self.transport)
+
+    def audit(
+        self,
+        *,
+        namespace: str | None = None,
+        caller: str | None = None,
+        operation: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> AuditPage:
+        """Return records of mutating calls, newest first.
+
+        Args:
+            namespace: only calls for this one.
+            caller: only calls with the key of this id ("settings", "owner": see `AuditRecord`).
+            operation: only calls of this operation of the API.
+            before: `cursor` of the page before.
+            limit: most records of this page, up to 1,000.
+        """
+        wanted = AuditQuery(
+            namespace=namespace, caller=caller, operation=operation, before=before, limit=limit
+        )
+        return self.transport.call(ops.LIST_AUDIT, {}, wanted)
 
     def url(self) -> str:
         """Return an address for `connect`; a private engine is started for it."""
