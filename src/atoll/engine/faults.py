@@ -12,7 +12,8 @@ from typing import Final
 from atoll.settings import FaultSettings
 
 STEPS: Final = (
-    "directory", "ids", "image", "layer", "network", "rootfs", "files", "container", "hello",
+    "directory", "ids", "image", "layer", "network", "runtime", "rootfs", "files", "container",
+    "hello",
 )  # fmt: skip
 """Names of the steps of `steps.STEPS`; a test compares them."""
 

@@ -61,6 +61,11 @@ async def _free_ids(life: "Lifecycle", host_ref: str) -> None:
     life.parts.ids.release(host_ref)
 
 
+async def _runtime(life: "Lifecycle", launch: Launch) -> None:
+    runtime = life.parts.runtime(launch.wanted.runtime or "")
+    await runtime.prepare(launch.host_ref, launch.id_base, life.parts.ids.count)
+
+
 async def _rootfs(life: "Lifecycle", launch: Launch) -> None:
     launch.rootfs = await life.parts.roots.mount(
         launch.host_ref,
@@ -166,6 +171,7 @@ STEPS: tuple[Step, ...] = (
     Step("image", _image, None),
     Step("layer", _layer, None, beside=True),
     Step("network", _network, _release, beside=True),
+    Step("runtime", _runtime, None, beside=True),
     Step("rootfs", _rootfs, _unmount),
     Step("files", _files, None, beside=True),
     Step("container", _container, _remove_container),

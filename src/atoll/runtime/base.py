@@ -66,6 +66,12 @@ class Runtime(Protocol):
     name: str  # the program: runc, crun, runsc, bwrap
     level: str  # container, gvisor, bwrap
 
+    async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
+        """Make what `start` needs beside the root, which is being mounted meanwhile.
+
+        A start without it makes that itself; `remove` gives it up.
+        """
+
     async def start(self, spec: ContainerSpec) -> Container:
         """Create and start the container; its agent listens when this returns.
 

@@ -39,6 +39,9 @@ class FakeRuntime:
         self._base, self._tcp = base, tcp
         self.level = "fake-tcp" if tcp else "fake"
 
+    async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
+        """See `Runtime.prepare`; there is nothing to do."""
+
     async def start(self, spec: ContainerSpec) -> Container:
         """See `Runtime.start`."""
         workdir = spec.rootfs / "workspace"

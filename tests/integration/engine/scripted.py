@@ -70,6 +70,9 @@ class ScriptedRuntime:
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: dict[str, list[asyncio.StreamWriter]] = {}
 
+    async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
+        pass
+
     async def start(self, spec: ContainerSpec) -> Container:
         self.starts += 1
         self.running[spec.host_ref] = spec

@@ -25,12 +25,13 @@ import msgspec
 
 import atoll
 from atoll.errors import ContainerUnavailableError, SandboxError
-from atoll.host import linux, process, unix, uts
+from atoll.host import process, unix, uts
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli, unusable
 from atoll.runtime.oci.agent_bundle import AgentBundle
 from atoll.runtime.oci.cgroup_files import Limits
+from atoll.runtime.oci.userns import UserNamespaces
 from atoll.runtime.oci.verdict import verdict, without
 from atoll.settings import MIB, RuntimeSettings, StorageSettings
 
@@ -71,6 +72,7 @@ class OciRuntime:
         self._records = state_dir / "oci" / "containers"
         self._root = state_dir / "oci" / "run"
         self._logs: dict[str, int] = {}
+        self._userns = UserNamespaces()
 
     @classmethod
     async def open(
@@ -106,6 +108,10 @@ class OciRuntime:
         agent_bundle.adopt(agent, engine_id, storage.state_dir)
         await asyncio.to_thread(agent_bundle.collect, agent)
         return runtime
+
+    async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
+        """Make what a start needs and what takes no root: 4 ms that others take at the same time."""
+        await run_to_end(self._userns.prepare, host_ref, id_base, id_count)
 
     async def start(self, spec: ContainerSpec) -> Container:
         """Create and start the container; its agent listens when this returns.
@@ -183,7 +189,10 @@ class OciRuntime:
         for target, content in bundle.identity_files(spec).items():
             _write(bundle.identity_source(spec, target), content.encode(), mode=0o444)
         agent_cgroup = cgroup.path_of(self._engine_id, spec.host_ref) / "agent"
-        config = bundle.config(spec, self._host, agent_cgroup, _user_namespace(spec, opened))
+        userns = self._userns.take(spec.host_ref, spec.id_base, spec.id_count)
+        opened.callback(os.close, userns)
+        named = Path(f"/proc/{os.getpid()}/fd/{userns}")
+        config = bundle.config(spec, self._host, agent_cgroup, named)
         _write(spec.run_dir / "config.json", json.dumps(config).encode())
         self._cgroup(spec.host_ref).make(Limits(memory=spec.memory, cpu=spec.cpu, pids=spec.pids))
 
@@ -258,6 +267,7 @@ class OciRuntime:
         cgroup.kill(group)
         group.remove()
         self._drop_log(host_ref)
+        self._userns.drop(host_ref)
         shutil.rmtree(self._root / host_ref, ignore_errors=True)
         if record := self._record(host_ref):
             shutil.rmtree(record.run_dir, ignore_errors=True)
@@ -295,19 +305,6 @@ class OciRuntime:
         with suppress(FileNotFoundError):
             return msgspec.json.decode((self._records / host_ref).read_bytes(), type=Record)
         return None
-
-
-def _user_namespace(spec: ContainerSpec, opened: ExitStack) -> Path:
-    """Return a name for a new user namespace that its own root owns, not root of the host.
-
-    What the kernel counts by user (inotify instances, queued signals, timers, message queues) it
-    also counts for the owner of the namespace: with one owner, one sandbox took all of every
-    other and of root on the host.
-    """
-    ids = f"0 {spec.id_base} {spec.id_count}"
-    made = linux.user_namespace(ids, ids, owner=spec.id_base)
-    opened.callback(os.close, made)
-    return Path(f"/proc/{os.getpid()}/fd/{made}")
 
 
 def agent_config(spec: ContainerSpec, procs: int) -> bytes:
