@@ -6,9 +6,8 @@ from integration.engine.scripted import World
 
 
 async def measured(box: Sandbox) -> Metrics:
-    record = await box.load()
-    assert record
-    return await box.metrics(record)
+    assert await box.load()
+    return await box.metrics()
 
 
 async def test_measuring_wakes_nothing_and_what_sleeps_uses_nothing(
