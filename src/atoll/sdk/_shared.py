@@ -229,17 +229,22 @@ def read_metadata(op: Op[Any, ResultT], headers: Mapping[str, str]) -> ResultT:
     return read_answer(op, headers.get(RESULT_HEADER.lower(), "").encode())
 
 
+def is_envelope(body: bytes) -> bool:
+    """Whether *body* is an error as an engine tells it, not as some other server does."""
+    try:
+        found = msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        return False
+    return isinstance(found, dict) and "code" in found
+
+
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> errors.SandboxError:
     """Return the typed error of an answer with *status* of 400 or more."""
-    try:
-        envelope = msgspec.json.decode(body)
-    except msgspec.MsgspecError:
-        envelope = None
-    if not isinstance(envelope, dict) or "code" not in envelope:
-        excerpt = body[:200].decode(errors="replace").strip()
-        error: errors.SandboxError = _strange("request", f"HTTP {status} {excerpt}")
+    if is_envelope(body):
+        error = errors.from_wire(msgspec.json.decode(body), status)
     else:
-        error = errors.from_wire(envelope, status)
+        excerpt = body[:200].decode(errors="replace").strip()
+        error = _strange("request", f"HTTP {status} {excerpt}")
     if error.retry_after is None and headers.get("retry-after", "").isdecimal():
         error.retry_after = float(headers["retry-after"])
     error.request_id = error.request_id or headers.get("x-request-id")

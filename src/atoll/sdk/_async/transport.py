@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from atoll.errors import (
     ContainerNotReadyError,
     EngineUnreachableError,
+    InvalidConfigError,
+    RateLimitedError,
     RouteNotFoundError,
     SandboxError,
 )
@@ -45,6 +47,13 @@ rate (measured: 0.8 against 1.6 GB/s), and it has no other way to say so than it
 _SEND_BYTES = 1 << 19
 """Send buffer of a connection, as far as the kernel allows (twice its default of 208 KiB): whole
 pieces of a file go at once, for half of the client's time."""
+
+
+_NOTHING_RAN = (ContainerNotReadyError, RateLimitedError)
+"""Refusals after which the same request is sent again, in the time the caller gives for a start."""
+
+_GATEWAY = frozenset({502, 503, 504})
+"""Statuses with which a proxy says that it got no answer."""
 
 
 class ConnectionLostError(Exception):
@@ -101,16 +110,22 @@ class Transport:
             OperationInterruptedError: the connection was lost; the outcome is not known.
         """
         call = _shared.build_call(op, params, request, key=key)
-        try:
-            async with self.send(
-                call, content=content, ready=ready, patience=patience, timeout=timeout
-            ) as answer:
-                return _shared.read_answer(op, await _read(answer))
-        except ConnectionLostError as error:
-            raise _shared.lost(op.name, str(error)) from error
-        except RouteNotFoundError:
-            await self.check_version()
-            raise
+        again = _shared.Backoff(_aio.now() + _shared.RECONNECT_SECONDS, _aio.jitter)
+        while True:
+            try:
+                async with self.send(
+                    call, content=content, ready=ready, patience=patience, timeout=timeout
+                ) as answer:
+                    return _shared.read_answer(op, await _read(answer))
+            except ConnectionLostError as error:
+                # To ask again what changes nothing does no harm, whatever became of the first.
+                delay = None if op.mutates else again.wait(_aio.now())
+                if delay is None:
+                    raise _shared.lost(op.name, str(error)) from error
+            except RouteNotFoundError:
+                await self.check_version()
+                raise
+            await _aio.sleep(delay)
 
     async def check_version(self) -> None:
         """Ask the engine for its version: called only when an answer looks strange."""
@@ -133,7 +148,7 @@ class Transport:
         Args:
             call: the request.
             content: its body when that is not part of *call*.
-            ready: seconds during which `CONTAINER_NOT_READY` is tried again.
+            ready: seconds during which `CONTAINER_NOT_READY` and `RATE_LIMITED` are tried again.
             patience: seconds to wait for an engine that cannot be reached; None:
                 `RECONNECT_SECONDS` for one that was reached before, else no waiting.
             timeout: seconds the engine may be silent; None: any time.
@@ -190,7 +205,7 @@ class Transport:
                     return answer
                 failure = await _failure(answer)
                 delay = starting.wait(_aio.now(), failure.retry_after)
-                if not isinstance(failure, ContainerNotReadyError) or _used_up(content):
+                if not isinstance(failure, _NOTHING_RAN) or _used_up(content):
                     raise failure
             if delay is None:
                 raise failure
@@ -219,14 +234,30 @@ def _new_client(endpoint: _shared.Endpoint) -> "httpx2.AsyncClient":
     limits = httpx2.Limits(
         max_connections=None, max_keepalive_connections=32, keepalive_expiry=_IDLE_SECONDS
     )
-    headers = {"user-agent": "atoll", "accept-encoding": "identity"}
+    headers = {
+        "user-agent": "atoll",
+        "accept-encoding": "identity",
+        ops.API_HEADER: str(ops.API_VERSION),
+    }
     if endpoint.api_key:
         headers["authorization"] = f"Bearer {endpoint.api_key}"
     if endpoint.remote:
-        return httpx2.AsyncClient(headers=headers, limits=limits)
+        try:
+            return httpx2.AsyncClient(headers=headers, limits=limits)
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise InvalidConfigError(
+                f"the proxy that the environment names cannot be used: {error}",
+                suggestion="see HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY",
+            ) from error
+    secure = endpoint.url.startswith("https:")
     options = [(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)]
     transport = httpx2.AsyncHTTPTransport(
-        uds=endpoint.socket, limits=limits, trust_env=False, socket_options=options
+        # Certificates take 20 ms to read, and are needed for TLS only.
+        verify=secure,
+        trust_env=secure,
+        uds=endpoint.socket,
+        limits=limits,
+        socket_options=options,
     )
     return httpx2.AsyncClient(headers=headers, transport=transport, trust_env=False)
 
@@ -240,6 +271,8 @@ async def _failure(answer: "httpx2.Response") -> SandboxError:
         raise ConnectionLostError(_reason(error)) from error
     finally:
         await answer.aclose()
+    if answer.status_code in _GATEWAY and not _shared.is_envelope(body):
+        raise ConnectionLostError(f"a proxy on the way answered HTTP {answer.status_code}")
     return _shared.read_error(answer.status_code, answer.headers, body)
 
 
