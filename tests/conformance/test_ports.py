@@ -180,9 +180,10 @@ async def test_an_address_may_end(sandbox: atoll.Sandbox, visitors: Visitors) ->
     await servers.python(sandbox, HTTP_SERVER, port)
     exposed = await sandbox.expose_port(port, expires="1h")
     assert exposed.expires_at
-    assert (await visitors.get(exposed.url)).status_code == 200
+    fresh = {"connection": "close"}
+    assert (await visitors.get(exposed.url, headers=fresh)).status_code == 200
     await sandbox.expose_port(port, expires=0.01)
-    while (await visitors.get(exposed.url)).status_code != 404:
+    while (await visitors.get(exposed.url, headers=fresh)).status_code != 404:
         await asyncio.sleep(0.01)
     assert not await sandbox.is_port_exposed(port)
 

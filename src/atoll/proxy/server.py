@@ -125,8 +125,11 @@ class Connection:
         self._task.cancel()
 
     def cut(self) -> "asyncio.Task[None]":
-        """End the connection at once."""
-        self._channel.abort()
+        """End the connection at once; one without a request under way in an orderly manner."""
+        if self._busy:
+            self._channel.abort()
+        else:
+            self._channel.close()
         self._task.cancel()
         return self._task
 
@@ -146,7 +149,7 @@ class Connection:
         except asyncio.CancelledError:
             if self._late:
                 self._channel.close()
-            else:
+            elif self._busy:
                 self._channel.abort()
         except Exception as error:
             log.error("preview failed", exc_info=error)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from atoll.proxy.access import Access
+from atoll.proxy.access import ENTER, Access
 from atoll.proxy.http1 import Event, ResponseReader
 from atoll.proxy.pump import Channel
 from atoll.wire.ports import Visit
@@ -108,5 +108,7 @@ class Server:
 
 
 def visit_path(target: bytes) -> str:
-    """Return what the access log shows of *target*: no query, which may hold secrets."""
+    """Return what the access log shows of *target*: no query and no link, which are secrets."""
+    if ENTER.fullmatch(target):
+        return "/.atoll/enter"
     return target.partition(b"?")[0][:200].decode("latin-1")
