@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from atoll.sdk._async.events import EventStream
     from atoll.sdk._async.filestream import FileStream
+    from atoll.sdk._async.interpreter import CodeContext, CodeStream
     from atoll.sdk._async.local import local
     from atoll.sdk._async.logs import LogStream
     from atoll.sdk._async.process import ProcessHandle
@@ -41,6 +42,16 @@ if TYPE_CHECKING:
     from atoll.wire.backups import BackupPage, DirectoryBackup
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
+    from atoll.wire.interpreter import (
+        Chart,
+        CodeResult,
+        ExecutionComplete,
+        ExecutionError,
+        ExecutionLogs,
+        ExecutionResult,
+        LateOutput,
+        Variable,
+    )
     from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.process import (
         ExecEvent,
@@ -73,6 +84,7 @@ _MODULES = {
     "atoll.sdk._async.environment": "Environment Namespace connect get_sandbox",
     "atoll.sdk._async.events": "EventStream",
     "atoll.sdk._async.filestream": "FileStream",
+    "atoll.sdk._async.interpreter": "CodeContext CodeStream",
     "atoll.sdk._async.local": "local",
     "atoll.sdk._async.background": "Process",
     "atoll.sdk._async.logs": "LogStream",
@@ -89,6 +101,10 @@ _MODULES = {
     "atoll.wire.ports": "ExposedPort PreviewLink Visit",
     "atoll.sdk._async.service": "ServiceResponse",
     "atoll.sdk._async.websocket": "WebSocket",
+    "atoll.wire.interpreter": (
+        "Chart CodeResult ExecutionComplete ExecutionError ExecutionLogs ExecutionResult "
+        "LateOutput Variable"
+    ),
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
@@ -104,6 +120,10 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names.sp
 __all__ = [
     "BackupPage",
     "Changes",
+    "Chart",
+    "CodeContext",
+    "CodeResult",
+    "CodeStream",
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
@@ -115,6 +135,10 @@ __all__ = [
     "ExecEvent",
     "ExecResult",
     "ExecStream",
+    "ExecutionComplete",
+    "ExecutionError",
+    "ExecutionLogs",
+    "ExecutionResult",
     "Exited",
     "ExposedPort",
     "Failed",
@@ -125,6 +149,7 @@ __all__ = [
     "Forks",
     "Gap",
     "GitCheckout",
+    "LateOutput",
     "LogMatch",
     "LogStream",
     "Metrics",
@@ -149,6 +174,7 @@ __all__ = [
     "State",
     "Stderr",
     "Stdout",
+    "Variable",
     "Version",
     "Visit",
     "WatchEvent",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from atoll.sdk._sync.events import EventStream
     from atoll.sdk._sync.filestream import FileStream
+    from atoll.sdk._sync.interpreter import CodeContext, CodeStream
     from atoll.sdk._sync.local import local
     from atoll.sdk._sync.logs import LogStream
     from atoll.sdk._sync.previews import proxy_to_sandbox
@@ -43,6 +44,16 @@ if TYPE_CHECKING:
     from atoll.wire.backups import BackupPage, DirectoryBackup
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
+    from atoll.wire.interpreter import (
+        Chart,
+        CodeResult,
+        ExecutionComplete,
+        ExecutionError,
+        ExecutionLogs,
+        ExecutionResult,
+        LateOutput,
+        Variable,
+    )
     from atoll.wire.ports import ExposedPort, PreviewLink, Visit
     from atoll.wire.process import (
         ExecEvent,
@@ -73,6 +84,7 @@ _MODULES = {
     "atoll.sdk._sync.previews": "proxy_to_sandbox",
     "atoll.sdk._sync.events": "EventStream",
     "atoll.sdk._sync.filestream": "FileStream",
+    "atoll.sdk._sync.interpreter": "CodeContext CodeStream",
     "atoll.sdk._sync.local": "local",
     "atoll.sdk._sync.background": "Process",
     "atoll.sdk._sync.logs": "LogStream",
@@ -89,6 +101,10 @@ _MODULES = {
     "atoll.wire.ports": "ExposedPort PreviewLink Visit",
     "atoll.sdk._sync.service": "ServiceResponse",
     "atoll.sdk._sync.websocket": "WebSocket",
+    "atoll.wire.interpreter": (
+        "Chart CodeResult ExecutionComplete ExecutionError ExecutionLogs ExecutionResult "
+        "LateOutput Variable"
+    ),
     "atoll.wire.process": (
         "ExecEvent ExecResult Exited Failed Gap ProcessInfo ProcessLogs SessionInfo Started "
         "Stderr Stdout"
@@ -103,6 +119,10 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names.sp
 __all__ = [
     "BackupPage",
     "Changes",
+    "Chart",
+    "CodeContext",
+    "CodeResult",
+    "CodeStream",
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
@@ -114,6 +134,10 @@ __all__ = [
     "ExecEvent",
     "ExecResult",
     "ExecStream",
+    "ExecutionComplete",
+    "ExecutionError",
+    "ExecutionLogs",
+    "ExecutionResult",
     "Exited",
     "ExposedPort",
     "Failed",
@@ -124,6 +148,7 @@ __all__ = [
     "Forks",
     "Gap",
     "GitCheckout",
+    "LateOutput",
     "LogMatch",
     "LogStream",
     "Metrics",
@@ -148,6 +173,7 @@ __all__ = [
     "State",
     "Stderr",
     "Stdout",
+    "Variable",
     "Version",
     "Visit",
     "WatchEvent",

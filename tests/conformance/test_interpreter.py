@@ -5,6 +5,8 @@ import base64
 import http.client
 import json
 import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -16,15 +18,27 @@ from atoll.wire.interpreter import ExecutionComplete
 from conformance.clients import _UnixConnection, gather
 
 
+@pytest.fixture(scope="module")
+def shared_id(url: str, level: str) -> Iterator[str]:
+    """One sandbox for all cases: the pre-warmed process of each would cost a second."""
+    id = f"c-{uuid.uuid4().hex[:10]}"
+    options = {"instance_type": "standard-1"} if level == "container" else {}
+    with atoll.sync.connect(url) as env:
+        box = atoll.sync.get_sandbox(env.Sandbox, id, **options)
+        box.start()
+        yield id
+        box.destroy()
+
+
 @pytest.fixture
-def sandbox(sandbox: atoll.Sandbox, level: str) -> atoll.Sandbox:
-    """Of a size that two contexts of each language fit into."""
-    if level == "container":
-        options = {"instance_type": "standard-1"}
-        return atoll.get_sandbox(
-            atoll.Namespace(sandbox._address.transport, sandbox.namespace), sandbox.id, **options
-        )
-    return sandbox
+async def sandbox(url: str, shared_id: str) -> AsyncIterator[atoll.Sandbox]:
+    """The sandbox of all cases, with contexts of other cases in it."""
+    async with atoll.connect(url) as env:
+        box = atoll.get_sandbox(env.Sandbox, shared_id)
+        yield box
+        for context in await box.list_code_contexts():
+            if not context.id.startswith("default-"):
+                await context.delete()
 
 
 @pytest.mark.parametrize(
@@ -344,13 +358,13 @@ async def test_the_blocking_client_does_the_same(sandbox: atoll.Sandbox, url: st
 
 async def test_contexts_end_with_sleep_and_the_default_one_is_fresh(sandbox: atoll.Sandbox) -> None:
     context = await sandbox.create_code_context()
-    await sandbox.run_code("x = 1")
+    await sandbox.run_code("x_of_before = 1")
     await sandbox.stop()
     assert await sandbox.list_code_contexts() == []
     assert (await sandbox.info()).state == "stopped"
     with pytest.raises(atoll.errors.ContextNotFoundError):
         await context.run_code("1")
-    result = await sandbox.run_code("x")
+    result = await sandbox.run_code("x_of_before")
     assert result.error is not None
     assert result.error.name == "NameError"
 

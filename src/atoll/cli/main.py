@@ -23,6 +23,7 @@ VERBS = {
     "dev": "atoll.cli.dev",
     "doctor": "atoll.cli.doctor",
     "image": "atoll.cli.image",
+    "notebook": "atoll.cli.notebook",
     "keys": "atoll.cli.keys",
     "pool": "atoll.cli.pool",
     "ps": "atoll.cli.ps",

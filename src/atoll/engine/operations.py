@@ -35,7 +35,7 @@ OUTCOME = 2.0
 """Seconds the agent has to tell why the connection of a command broke."""
 
 _NO_OUTPUT = 1 << 62
-_OUTCOMES = (errors.CommandExecutionError, errors.TimeoutError)
+_OUTCOMES = (errors.CommandExecutionError, errors.KernelDiedError, errors.TimeoutError)
 
 
 class Listed(msgspec.Struct):

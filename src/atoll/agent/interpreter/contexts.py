@@ -41,6 +41,7 @@ class _Run:
     def __init__(self, id: str, owner: _Host, fingerprint: int) -> None:
         self.id, self.owner, self.fingerprint = id, owner, fingerprint
         self.ended: float | None = None
+        self.lost = False  # its host was killed: the outcome is not known
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -204,6 +205,12 @@ class Contexts:
                 "from_offset is not a position", context={"field": "from_offset"}
             )
         quiet = bool(header.get("quiet"))
+        if run.lost:
+            raise errors.KernelDiedError(
+                "the process that ran the code was killed; all contexts of it are lost",
+                context={"restarted": True},
+                suggestion="create the context again; the default one starts afresh",
+            )
         message = {"do": "attach", "operation": run.id, "from_offset": offset, "quiet": quiet}
         self._hand_over(run.owner, message, request)
 
@@ -279,8 +286,9 @@ class Contexts:
         for id in owner.contexts:
             self._all.pop(id, None)
             self._owners.pop(id, None)
-        for run in [one for one in self._runs.values() if one.owner is owner]:
-            del self._runs[run.id]
+        for run in self._runs.values():
+            if run.owner is owner and run.ended is None:
+                run.ended, run.lost = time.monotonic(), True
 
     def ended(self, pid: int) -> None:
         """Note that *pid* was reaped."""

@@ -60,6 +60,9 @@ class _Hook(DisplayHook):
 
 
 class _Shell(InteractiveShell):
+    raised: BaseException | None = None
+    shown: Any = None
+
     def init_display_formatter(self) -> None:
         self.display_formatter = _Formatter(parent=self)
         self.configurables.append(self.display_formatter)

@@ -1,0 +1,5 @@
+"""An engine with the fake runtime."""
+
+from integration.cli.conftest import engine
+
+__all__ = ["engine"]
