@@ -102,6 +102,18 @@ async def test_l02_a_process_is_kept_by_freezing_and_started_again_after_a_stop(
         await sandbox.destroy()
 
 
+async def test_l03_a_stop_tells_processes_by_the_signal_that_is_wanted(
+    sandbox: atoll.Sandbox,
+) -> None:
+    script = "trap 'echo told > told; exit' INT; echo ready; while :; do sleep 0.1; done"
+    process = await sandbox.start_process(["bash", "-c", script], cwd="/workspace")
+    await process.wait_for_log("ready", timeout=30)
+    await sandbox.stop("INT")
+    assert (await sandbox.exec(["cat", "told"])).stdout == "told\n"
+    with pytest.raises(SandboxError, match="no signal"):
+        await sandbox.stop("NOPE")
+
+
 async def test_l03_destroy_is_idempotent_at_any_moment(sandbox: atoll.Sandbox) -> None:
     await asyncio.gather(sandbox.destroy(), sandbox.destroy())
     starting = asyncio.create_task(sandbox.start())

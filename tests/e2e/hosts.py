@@ -38,7 +38,9 @@ class Host:
     def left(self, engine_id: str) -> list[str]:
         """What this engine made on the host and is still there."""
         found = [line for line in _lines("/proc/self/mountinfo") if f"/{engine_id}-" in line]
-        found += [str(path) for path in Path("/sys/fs/cgroup").rglob(f"{engine_id}-*")]
+        # By walk: groups that go meanwhile are no error to it.
+        groups = (Path(top, name) for top, names, _ in os.walk("/sys/fs/cgroup") for name in names)
+        found += [str(path) for path in groups if path.name.startswith(f"{engine_id}-")]
         found += [str(path) for path in (self.state_dir / "run").iterdir()]
         links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
         return found + re.findall(rf"alias {engine_id}-\S+", links.stdout)

@@ -243,15 +243,22 @@ class Commands:
         """Whether something of the session is still alive."""
         return any(operation.session is session for operation in self._workers.operations())
 
-    def end_all(self, grace: float) -> None:
-        """End everything: the sandbox stops."""
-        self._end("shutdown", grace, lambda _: True)
+    def end_all(self, grace: float, number: int) -> None:
+        """End everything, first by signal *number*: the sandbox stops."""
+        self._end("shutdown", grace, lambda _: True, number)
 
-    def _end(self, reason: str, grace: float, wanted: Callable[[Operation], bool]) -> None:
+    def _end(
+        self,
+        reason: str,
+        grace: float,
+        wanted: Callable[[Operation], bool],
+        number: int | None = None,
+    ) -> None:
+        message = {"do": "end", "reason": reason, "grace": grace, "signal": number}
         for operation in self._workers.operations():
             if wanted(operation):
                 with suppress(OSError):
-                    operation.supervisor.tell({"do": "end", "reason": reason, "grace": grace})
+                    operation.supervisor.tell(message)
 
 
 def _killed(operation: Operation) -> errors.SandboxError:

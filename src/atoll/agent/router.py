@@ -19,8 +19,8 @@ from atoll.agent.answer import Request
 from atoll.agent.children import Children
 from atoll.agent.commands import Commands, utc_now
 from atoll.agent.config import Config
-from atoll.agent.isolation import Isolation
 from atoll.agent.interpreter.contexts import Contexts
+from atoll.agent.isolation import Isolation
 from atoll.agent.listener import Gate, open_listener, tune
 from atoll.agent.loop import GONE, READ, Loop
 from atoll.agent.sessions import Sessions
@@ -189,9 +189,10 @@ class Router:
 
     def _shutdown(self, request: Request) -> None:
         """End everything, answer, leave."""
-        self._stopping = True
         grace = float(request.header.get("grace") or 0)
-        self._commands.end_all(grace)
+        number = signal.Signals[request.header.get("signal") or "SIGTERM"]
+        self._stopping = True
+        self._commands.end_all(grace, number)
         self._code.end_all()
         self._children.signal(signal.SIGTERM)
 

@@ -182,7 +182,8 @@ class Supervisor:
 
     def _on_end(self, message: channel.Message) -> None:
         if self._header:  # else it was meant for the last command, of which nothing is left
-            self._command.end(message.body["reason"], message.body["grace"])
+            number = message.body.get("signal") or signal.SIGTERM
+            self._command.end(message.body["reason"], message.body["grace"], number)
 
     def _on_release(self, _: channel.Message) -> None:
         """The router knows the outcome: it sends no more connections here."""

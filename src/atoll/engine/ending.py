@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
 
 
-async def stop(box: "Sandbox", reason: str) -> None:
+TERM = "SIGTERM"
+"""What commands are told first when their sandbox stops."""
+
+
+async def stop(box: "Sandbox", reason: str, signal: str = TERM) -> None:
     """Keep the session state, let the agent end all commands, remove the container."""
     endpoint = box.endpoint
     if endpoint and box.is_in(State.FROZEN):
@@ -21,7 +25,7 @@ async def stop(box: "Sandbox", reason: str) -> None:
     if endpoint:
         await box.carried.keep(endpoint, lambda: True)
         box.shared.faults.at("sleep.sessions")
-        await box.shared.lifecycle.shut_down(endpoint)
+        await box.shared.lifecycle.shut_down(endpoint, signal)
         box.shared.faults.at("sleep.shut_down")
     await clean_up(box)
 

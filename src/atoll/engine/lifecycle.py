@@ -165,10 +165,11 @@ class Lifecycle:
             raise LinkError(f"an agent of start {hello.generation} answered")
         return hello
 
-    async def shut_down(self, endpoint: Endpoint) -> None:
+    async def shut_down(self, endpoint: Endpoint, signal: str) -> None:
         """Let the agent end all commands; one that does not answer is ended by `remove`."""
         try:
-            await endpoint.call({"op": "shutdown", "grace": SHUTDOWN_GRACE}, SHUTDOWN_GRACE + 1)
+            header = {"op": "shutdown", "grace": SHUTDOWN_GRACE, "signal": signal}
+            await endpoint.call(header, SHUTDOWN_GRACE + 1)
         except (LinkError, SandboxError) as error:
             log.warning("agent did not shut down", host_ref=endpoint.host_ref, reason=str(error))
 

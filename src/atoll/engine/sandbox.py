@@ -208,14 +208,18 @@ class Sandbox:
 
     # Ending.
 
-    async def stop(self, reason: str = REQUESTED) -> Record | None:
-        """Stop the container; files and session state stay. Idempotent."""
+    async def stop(self, reason: str = REQUESTED, signal: str = ending.TERM) -> Record | None:
+        """Stop the container; files and session state stay. Idempotent.
+
+        Args:
+            signal: what its commands are told first; KILL follows for those that do not end.
+        """
         while True:
             await self.load()
             if self._transitions.kind is None:
                 if self.record is None or not self.record.live:
                     return self.record
-                self._transitions.begin("stop", ending.stop(self, reason))
+                self._transitions.begin("stop", ending.stop(self, reason, signal))
             if await self._transitions.settled(joining="stop"):
                 return self.record
 

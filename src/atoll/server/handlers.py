@@ -13,10 +13,12 @@ from starlette.requests import Request
 import atoll
 from atoll.engine import calls
 from atoll.engine.engine import Engine
+from atoll.engine.processes.background import signal_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
 from atoll.server import (
     access,
+    backups,
     builds,
     exec,
     files,
@@ -85,9 +87,11 @@ async def _start(engine: Engine, request: Request, wanted: Empty) -> sandbox.San
         return await _info(engine, request, wanted)
 
 
-async def _stop(engine: Engine, request: Request, wanted: Empty) -> sandbox.SandboxInfo:
-    await _object(engine, request).stop()
-    return await _info(engine, request, wanted)
+async def _stop(
+    engine: Engine, request: Request, wanted: sandbox.StopRequest
+) -> sandbox.SandboxInfo:
+    await _object(engine, request).stop(signal=signal_of(wanted.signal).name)
+    return await _info(engine, request, Empty())
 
 
 async def _destroy(engine: Engine, request: Request, wanted: Empty) -> Done:
@@ -283,6 +287,11 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.INTERRUPT_CONTEXT: interpreter.interrupt,
     ops.CONTEXT_VARIABLES: interpreter.variables,
     ops.RUN_CODE: interpreter.run,
+    ops.CREATE_BACKUP: backups.create,
+    ops.RESTORE_BACKUP: backups.restore,
+    ops.LIST_BACKUPS: backups.listing,
+    ops.GET_BACKUP: backups.get,
+    ops.DELETE_BACKUP: backups.delete,
     ops.BUILD_IMAGE: _build_image,
     ops.BUILD_BASE: _build_base,
     ops.LIST_IMAGES: _list_images,

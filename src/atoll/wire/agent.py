@@ -22,7 +22,7 @@ Operations (`op` of the header) and their frames, engine → agent ⇢ agent →
 ``operations``     ⇢ REPLY `operations: [{id, kind, session, pid, running, …}]`
 ``session.*``      create, delete, list, env, export, import ⇢ REPLY; see `SESSION_OPERATIONS`
 ``fs.*``           see `atoll.agent.files.dispatch`; bodies as DATA* END in either direction
-``shutdown``       `grace` ⇢ REPLY; TERM to every command, KILL after the grace
+``shutdown``       `grace signal?` ⇢ REPLY; TERM (or `signal`) to every command, KILL after the grace
 =================  =========================================================================
 
 Rules that both sides rely on:

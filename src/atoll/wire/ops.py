@@ -104,7 +104,7 @@ ENSURE = Op("ensure_sandbox", "PUT", SANDBOX, sandbox.SandboxOptions, sandbox.Sa
 INFO = Op("get_sandbox", "GET", SANDBOX, Empty, sandbox.SandboxInfo, scope=_READ)
 DESTROY = Op("destroy_sandbox", "DELETE", SANDBOX, Empty, Done)
 START = Op("start_sandbox", "POST", SANDBOX + "/start", Empty, sandbox.SandboxInfo)
-STOP = Op("stop_sandbox", "POST", SANDBOX + "/stop", Empty, sandbox.SandboxInfo)
+STOP = Op("stop_sandbox", "POST", SANDBOX + "/stop", sandbox.StopRequest, sandbox.SandboxInfo)
 SLEEP = Op("sleep_sandbox", "POST", SANDBOX + "/sleep", Empty, sandbox.SandboxInfo)
 RENEW = Op("renew_activity_timeout", "POST", SANDBOX + "/activity", Empty, Done)
 METRICS = Op("metrics", "GET", SANDBOX + "/metrics", Empty, sandbox.Metrics, scope=_READ)

@@ -52,6 +52,12 @@ class SandboxOptions(Request, frozen=True, kw_only=True):
     volumes: dict[str, str] | None = None
 
 
+class StopRequest(Request, frozen=True, kw_only=True):
+    """Stop a sandbox: the signal, a grace, KILL."""
+
+    signal: str = "SIGTERM"
+
+
 class Limits(Result, frozen=True, kw_only=True):
     """Limits of one sandbox. Memory and disk in bytes, cpu in cores."""
 

@@ -266,14 +266,14 @@ class Processes:
         Raises:
             ProcessError: it could not be killed.
         """
-        number = _signal(name)
+        number = signal_of(name)
         process = await self.get(sandbox, id, handle)
         await self._end(sandbox, process, number)
         return process.record
 
     async def kill_all(self, sandbox: "Sandbox", name: str) -> int:
         """End all processes of a sandbox; return how many ran."""
-        number = _signal(name)
+        number = signal_of(name)
         running = self.watches.of((sandbox.namespace, sandbox.id))
         await asyncio.gather(*(self._end(sandbox, process, number) for process in running))
         return len(running)
@@ -368,7 +368,12 @@ async def _active(
         yield frame
 
 
-def _signal(name: str) -> signal.Signals:
+def signal_of(name: str) -> signal.Signals:
+    """Return the signal of a name, with or without SIG.
+
+    Raises:
+        ValidationFailedError: there is none.
+    """
     upper = name.upper()
     found = signal.Signals.__members__.get(upper if upper.startswith("SIG") else f"SIG{upper}")
     if found is None:

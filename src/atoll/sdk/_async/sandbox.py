@@ -21,7 +21,7 @@ from atoll.sdk._results import State
 from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.process import CreateSessionRequest, SessionInfo
-from atoll.wire.sandbox import SandboxInfo
+from atoll.wire.sandbox import SandboxInfo, StopRequest
 
 
 class Sandbox(
@@ -130,9 +130,13 @@ class Sandbox(
         """Create or wake the sandbox now instead of with its first operation."""
         return await self._call(ops.START, Empty())
 
-    async def stop(self) -> SandboxInfo:
-        """Put the sandbox to sleep: processes end, files stay."""
-        return await self._call(ops.STOP, Empty())
+    async def stop(self, signal: str = "SIGTERM") -> SandboxInfo:
+        """Put the sandbox to sleep: processes end, files stay.
+
+        Args:
+            signal: what its processes are sent first; those that do not end are killed.
+        """
+        return await self._call(ops.STOP, StopRequest(signal=signal))
 
     async def destroy(self) -> None:
         """Remove the sandbox with all its files; nothing happens if there is none."""
