@@ -44,8 +44,13 @@ class Gate:
             self._check()
             await self._changed.wait()
 
+    @property
+    def waits_for_this(self) -> bool:
+        """Whether it is held by a call that waits for what is done here."""
+        return self._holder is not None and self._holder[1] in _calls.waiting.get()
+
     def _check(self) -> None:
-        if self._holder and self._holder[1] in _calls.waiting.get():
+        if self.waits_for_this:
             raise DeadlockError(
                 f"a call to {self._name} waits for itself: the object lets nothing in until a"
                 " call has ended which waits for this one",

@@ -36,6 +36,8 @@ class Box(Sandbox):
 
     async def on_start(self):
         await self.exec("true")
+        await asyncio.sleep(0.1)
+        await self.ctx.storage.put("started", True)
         log(f"start {self.id}")
 
     def on_stop(self, params):
@@ -91,13 +93,23 @@ class Box(Sandbox):
         for n in range(1_000_000):
             await self.ctx.storage.put({"a": n, "b": n})
             await self.ctx.storage.sync()
-            (HERE / "acknowledged").write_text(str(n))
+            with (HERE / "acknowledged").open("a") as file:
+                file.write(f"{n}\\n")
 
     async def slowly(self, payload):
         log(f"slowly {payload}")
         while not (HERE / "go").exists():
             await asyncio.sleep(0.02)
         log(f"done {payload}")
+
+    async def started_first(self, command):
+        result = await self.exec(command)
+        return await self.ctx.storage.get("started"), result.stdout
+
+    async def start_in_a_block(self):
+        async def work():
+            return (await self.exec("echo inside")).stdout
+        return await self.ctx.block_concurrency_while(work)
 
     async def set_alarm(self, seconds):
         await self.ctx.storage.set_alarm(seconds)
@@ -173,10 +185,9 @@ async def test_a_worker_killed_while_it_writes_loses_nothing_acknowledged(
 ) -> None:
     filling = asyncio.create_task(call(project.box(), "fill"))
     acknowledged = project.root / "acknowledged"
-    await until(acknowledged.exists)
-    await asyncio.sleep(0.3)
+    await until(lambda: acknowledged.exists() and acknowledged.read_text().count("\n") > 20)
     project.kill_worker()
-    known = int(acknowledged.read_text() or 0)
+    known = int(acknowledged.read_text().rpartition("\n")[0].rpartition("\n")[2])
     with pytest.raises(SandboxError):
         await filling
     (file,) = (one for one in project.storage.glob("*.sqlite") if _value(one, "a") is not None)
@@ -214,6 +225,14 @@ async def test_hooks_come_for_each_start_and_also_when_the_worker_was_away(
     await box.destroy()
     await until(lambda: lines(project)[-1] == "stop one")
     await until(lambda: len(list(project.storage.glob("*.sqlite"))) == 0)
+
+
+async def test_a_method_that_starts_its_sandbox_goes_on_after_on_start(project: Project) -> None:
+    assert await call(project.box(), "started_first", "echo x") == (True, "x\n")
+    began = time.monotonic()
+    assert await call(project.box("two"), "start_in_a_block") == "inside\n"
+    assert time.monotonic() - began < 20  # and not when the hook's time is over
+    assert lines(project) == ["start one", "start two"]
 
 
 async def test_timers_survive_the_engine_and_fire_in_order(project: Project) -> None:

@@ -207,10 +207,10 @@ class Deliveries:
                 ) from None
         return self._attached[project]
 
-    def is_inside(self, calls: tuple[str, ...], key: Key) -> bool:
-        """Whether one of *calls* is a call under way on the object *key*."""
-        found = (self._calls.get(id) for id in calls)
-        return any(one and (one.delivery.namespace, one.delivery.id) == key for one in found)
+    def is_in_hook(self, calls: tuple[str, ...], key: Key) -> bool:
+        """Whether one of *calls* is a hook of the object *key* that has not ended."""
+        found = [self._calls[id].delivery for id in calls if id in self._calls]
+        return any(one.kind == "hook" and (one.namespace, one.id) == key for one in found)
 
     def close(self) -> None:
         """Nobody waits any more: the engine ends."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from atoll.engine.objects import origin
 from atoll.engine.objects.deliveries import Deliveries, LostError
 from atoll.engine.objects.due import Due, due
 from atoll.engine.objects.registry import Registry
@@ -153,7 +154,8 @@ class Hooks:
             call="", key=f"{row.uid}:{key}" if key else "", kind=kind, namespace=row.namespace,
             id=row.id, object=row.uid, method=method, args=args,
         )  # fmt: skip
-        await self._deliveries.call(known.project, delivery, self._timeout)
+        # Who asked for the start waits for it: the hook must not wait for that call in turn.
+        await self._deliveries.call(known.project, delivery, self._timeout, origin.calls())
 
 
 def _ended(record: "Record | None", found: Due) -> list[Any]:

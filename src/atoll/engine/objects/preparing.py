@@ -115,7 +115,11 @@ class Preparing:
         """
         key = box.namespace, box.id
         task = self._tasks.get(key)
-        if task is None or origin.is_preparing() or self._deliveries.is_inside(origin.calls(), key):
+        if (
+            task is None
+            or origin.is_preparing()
+            or self._deliveries.is_in_hook(origin.calls(), key)
+        ):
             return True
         await asyncio.wait([task])
         if not task.cancelled() and (error := task.exception()):

@@ -37,8 +37,7 @@ async def test_an_answer_is_the_value_of_the_call(deliveries: Deliveries) -> Non
     call = asyncio.create_task(deliveries.call("p", ASK, 5, ("outer",)))
     asked = await delivery(worker)
     assert asked.calls == ["outer", asked.call]
-    assert deliveries.is_inside((asked.call,), ("N", "box"))
-    assert not deliveries.is_inside((asked.call,), ("N", "other"))
+    assert not deliveries.is_in_hook((asked.call,), ("N", "box"))
     deliveries.answer("p", asked.call, Answer(value=[1]))
     assert await call == [1]
     with pytest.raises(OperationNotFoundError):
@@ -133,3 +132,15 @@ async def test_the_last_process_to_attach_is_the_one(deliveries: Deliveries) -> 
     deliveries.answer("p", (await delivery(new)).call, Answer())
     await call
     deliveries.close()
+
+
+async def test_what_a_hook_asks_for_is_known_as_such(deliveries: Deliveries) -> None:
+    worker = deliveries.attach("p", AttachWorker())
+    hook = Delivery(call="", key="", kind="hook", namespace="N", id="box", method="on_start")
+    call = asyncio.create_task(deliveries.call("p", hook, 5))
+    asked = await delivery(worker)
+    assert deliveries.is_in_hook(("outer", asked.call), ("N", "box"))
+    assert not deliveries.is_in_hook((asked.call,), ("N", "other"))
+    deliveries.answer("p", asked.call, Answer())
+    await call
+    assert not deliveries.is_in_hook((asked.call,), ("N", "box"))
