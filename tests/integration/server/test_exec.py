@@ -273,8 +273,8 @@ async def test_a_stream_goes_on_after_the_last_event_id(
 
 
 async def test_ids_that_no_event_of_ours_had_are_refused(client: httpx2.AsyncClient) -> None:
-    for id in ("x", "-1", "1" * 19, "\u0661".encode(), "1.0"):
-        answer = await client.get(BOX + "/operations/op", headers={"last-event-id": id})
+    for id in (b"x", b"-1", b"1" * 19, "\u0661".encode(), b"1.0"):
+        answer = await client.get(BOX + "/operations/op", headers={b"last-event-id": id})
         assert answer.status_code == 400
 
 

@@ -25,7 +25,7 @@ async def test_a_key_is_asked_for_as_the_caller_says(
 async def test_mistakes_cost_no_request(engine: EngineDouble, env: atoll.Environment) -> None:
     for wrong in ({"scope": "root"}, {"namespace": "../x"}, {"expires_in": "soon"}, {"rate": -1}):
         with pytest.raises(errors.ValidationFailedError):
-            await env.keys.create("ci", **wrong)  # type: ignore[arg-type]
+            await env.keys.create("ci", **wrong)
     assert engine.seen == []
 
 

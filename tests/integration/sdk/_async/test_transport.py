@@ -197,3 +197,50 @@ def test_a_forked_child_gets_connections_of_its_own(
 
 def test_retry_time_is_long_enough_for_a_restart_and_shorter_than_the_orphan_grace() -> None:
     assert 5 <= _shared.RECONNECT_SECONDS < 60
+
+
+async def test_what_only_reads_is_asked_again_when_its_answer_is_lost(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    listed = Answer(b'{"sandboxes": []}')
+    engine.script("GET /sandboxes", GONE, Answer(b'{"sandboxes": []}', cut=5), listed)
+    assert len(await env.Sandbox.list()) == 0
+    assert len(engine.seen) == 3
+
+
+async def test_a_key_that_asks_too_much_waits_as_it_is_told(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    engine.script(MKDIR, failing(errors.RateLimitedError("slow"), **{"retry-after": "1"}), Answer())
+    start = time.monotonic()
+    await sandbox.mkdir("/x")
+    assert time.monotonic() - start >= 1.0
+    assert len({seen.headers["idempotency-key"] for seen in engine.seen}) == 1
+
+
+async def test_the_engine_is_told_which_api_the_client_speaks(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    engine.script(MKDIR, Answer())
+    await sandbox.mkdir("/x")
+    assert engine.seen[0].headers["atoll-api"] == "2"
+
+
+async def test_an_engine_that_refuses_our_version_is_told_in_its_words(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    refusal = errors.VersionMismatchError("this engine speaks API 3", suggestion="upgrade")
+    engine.script(MKDIR, failing(refusal))
+    with pytest.raises(errors.VersionMismatchError, match="upgrade"):
+        await sandbox.mkdir("/x")
+
+
+async def test_a_proxy_that_gets_no_answer_leaves_the_outcome_open(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    engine.script(MKDIR, Answer(b"<html>504 Gateway Time-out</html>", 504))
+    with pytest.raises(
+        errors.OperationInterruptedError, match="proxy on the way answered HTTP 504"
+    ):
+        await sandbox.mkdir("/x")
+    assert len(engine.seen) == 1
