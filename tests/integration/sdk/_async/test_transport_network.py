@@ -88,11 +88,11 @@ async def sandbox(proxied: str) -> AsyncIterator[atoll.Sandbox]:
 
 
 async def test_commands_and_files_work_behind_a_proxy_that_buffers(sandbox: atoll.Sandbox) -> None:
-    result = await sandbox.exec("cat; echo err >&2; exit 3", stdin=b"x" * 300_000)
+    result = await sandbox.exec("cat; echo err >&2; (exit 3)", stdin=b"x" * 300_000)
     assert (result.exit_code, len(result.stdout), result.stderr) == (3, 300_000, "err\n")
     large = bytes(range(256)) * 20_000
     await sandbox.write_file("large", large)
-    assert await sandbox.read_file("large", encoding="bytes") == large
+    assert (await sandbox.read_file("large", encoding="bytes")).content == large
     with pytest.raises(errors.FileNotFoundError):
         await sandbox.read_file("none")
 
@@ -101,7 +101,7 @@ async def test_output_comes_as_it_is_written_where_the_proxy_lets_it(
     sandbox: atoll.Sandbox, request: pytest.FixtureRequest
 ) -> None:
     began = time.monotonic()
-    stream = await sandbox.exec_stream("echo one; sleep 2; echo two")
+    stream = sandbox.exec_stream("echo one; sleep 2; echo two")
     seen = [
         (event.text, time.monotonic() - began)
         async for event in stream
