@@ -220,3 +220,16 @@ async def test_two_readers_at_once_get_what_is_theirs(sandbox: atoll.Sandbox) ->
     async with await sandbox.spawn(["sh", "-c", script], stdin=None) as process:
         out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
     assert (out, err) == (b"a\nc\n", b"b\nd\n")
+
+
+async def test_a_handle_in_a_session_runs_beside_its_commands(sandbox: atoll.Sandbox) -> None:
+    session = await sandbox.create_session(id="s", env={"WHO": "s"}, cwd="/tmp")
+    await session.exec("cd /usr; export SET=1")
+    async with await session.spawn("echo $WHO $SET $PWD; cat; exit 3") as handle:
+        assert (await session.exec("echo meanwhile")).stdout == "meanwhile\n"
+        assert handle.stdin is not None
+        await handle.stdin.write("typed\n")
+        await handle.stdin.close()
+        result = await handle.output()
+    assert (result.stdout, result.exit_code) == ("s 1 /usr\ntyped\n", 3)
+    assert (await session.exec("echo $SET")).stdout == "1\n"

@@ -79,7 +79,7 @@ class Commands:
         session = operation.session
         operation.detach = bool(request.header.get("detach"))
         operation.limit = _seconds(request.header.get("timeout"))
-        queues = session is not None and not operation.detach
+        queues = session is not None and not operation.detach and request.header.get("turn", True)
         waits = queues and session is not None and session.active is not None
         context, state = (None, []) if waits else self._context(session, turn=queues)
         worker = self._workers.take(operation, self._isolation.of(session))

@@ -61,6 +61,7 @@ def exec_header(
         id=id,
         command=request.command,
         session=session,
+        turn=request.turn,
         env=request.env,
         cwd=request.cwd,
         user=request.user,

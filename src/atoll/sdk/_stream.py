@@ -43,7 +43,7 @@ def for_result(request: ExecRequest, *, live: bool) -> ExecRequest:
 def for_handle(request: ExecRequest, *, pipe: bool, pty: bool, cols: int, rows: int) -> ExecRequest:
     """Return *request* for a caller who wants a handle."""
     return msgspec.structs.replace(
-        request, open_stdin=pipe, pty=pty, cols=cols, rows=rows, shell_state=False
+        request, open_stdin=pipe, pty=pty, cols=cols, rows=rows, shell_state=False, turn=False
     )
 
 

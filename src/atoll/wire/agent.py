@@ -91,6 +91,7 @@ class ExecHeader(TypedDict, total=False):
     id: str  # operation id; required
     command: str | list[str]  # text for the shell, or argv without one
     session: str | None  # None: a fresh process without shell state
+    turn: bool  # False: of a session it takes directory and variables only, as with `detach`
     env: dict[str, str | None]  # exact, None unsets; gone afterwards
     cwd: str | None  # relative to the session's cwd; default /workspace
     user: str | None  # name, uid or uid:gid; default the sandbox's

@@ -36,6 +36,7 @@ class ExecRequest(Request, frozen=True, kw_only=True):
     cols: Whole = 80
     rows: Whole = 24
     shell_state: bool = True  # False: a fresh process (spawn, argv lists)
+    turn: bool = True  # False: beside the commands of its session, not after them (spawn)
     from_offset: Whole = 0  # attach to the operation of this idempotency key from here
 
 

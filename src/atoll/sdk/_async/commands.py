@@ -158,7 +158,8 @@ class Commands(Target):
             env: variables of this command; None as a value unsets one.
             cwd: working directory.
             user: name, uid or "uid:gid".
-            session: id of a session, whose working directory and variables it starts with.
+            session: id of a session, whose working directory and variables it starts with; it
+                runs beside the session's commands and ends when the session is deleted.
             encoding: of text in `output()` and `lines()`.
 
         Raises:
