@@ -11,12 +11,12 @@ from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.server import answer, shapes
 from atoll.server.answer import Stream
-from atoll.wire import frames, ops
+from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.base import Done, Empty
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.pool import PoolStats, Prime
-from atoll.wire.sandbox import Metrics, SandboxEvent, SandboxInfo
+from atoll.wire.sandbox import EventsQuery, Metrics, SandboxEvent, SandboxInfo
 
 
 class EventSseForm(shapes.SseForm):
@@ -66,7 +66,7 @@ async def metrics(engine: Engine, request: Request, wanted: Empty) -> Metrics:
     return await box.metrics()
 
 
-async def events(engine: Engine, request: Request, wanted: ops.Events) -> Stream:
+async def events(engine: Engine, request: Request, wanted: EventsQuery) -> Stream:
     """Answer with what happened, and with what happens."""
     key = request.path_params["namespace"], request.path_params["id"]
     id: str = request.scope["request_id"]
@@ -82,7 +82,7 @@ async def events(engine: Engine, request: Request, wanted: ops.Events) -> Stream
 
 @asynccontextmanager
 async def _events(
-    engine: Engine, key: tuple[str, str], wanted: ops.Events
+    engine: Engine, key: tuple[str, str], wanted: EventsQuery
 ) -> AsyncIterator[AsyncIterator[Frame]]:
     async with aclosing(_followed(engine, key, wanted.after)) as followed:
         yield followed if wanted.follow else _kept(engine, key, wanted.after)

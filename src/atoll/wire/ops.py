@@ -110,15 +110,8 @@ RENEW = Op("renew_activity_timeout", "POST", SANDBOX + "/activity", Empty, Done)
 METRICS = Op("metrics", "GET", SANDBOX + "/metrics", Empty, sandbox.Metrics, scope=_READ)
 
 
-class Events(Request, frozen=True, kw_only=True):
-    """Events whose `seq` is above `after`; `follow` goes on as they happen."""
-
-    after: Whole = 0
-    follow: bool = False
-
-
 EVENTS = Op(
-    "events", "GET", SANDBOX + "/events", Events, sandbox.SandboxEvent,
+    "events", "GET", SANDBOX + "/events", sandbox.EventsQuery, sandbox.SandboxEvent,
     kind=Kind.STREAM, scope=_READ,
 )  # fmt: skip
 
@@ -298,6 +291,10 @@ CHECK_PORT = Op("check_port", "GET", PORT, ports.CheckPort, ports.PortState, sco
 UNEXPOSE_PORT = Op("unexpose_port", "DELETE", PORT, Empty, Done)
 PREVIEW_LINK = Op("preview_link", "POST", PORT + "/link", ports.MakeLink, ports.PreviewLink)
 PREVIEW_LOG = Op("preview_log", "GET", PORT + "/log", Empty, ports.AccessLog, scope=_READ)
+TUNNEL = PORT + "/tunnel"
+OPEN_TUNNEL = Op("open_tunnel", "POST", TUNNEL, ports.OpenTunnel, ports.Tunnel)
+DESTROY_TUNNEL = Op("destroy_tunnel", "DELETE", TUNNEL, Empty, Done)
+LIST_TUNNELS = Op("list_tunnels", "GET", SANDBOX + "/tunnels", Empty, ports.TunnelList, scope=_READ)
 CONNECT_PORT = Op(
     "connect_port", "GET", PORT + "/connect", ports.ConnectPort, Done, kind=Kind.STREAM
 )

@@ -103,10 +103,11 @@ class SandboxEvent(Result, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class SandboxEvents(Result, frozen=True, kw_only=True):
-    """The events that are kept, the oldest first."""
+class EventsQuery(Request, frozen=True, kw_only=True):
+    """Events whose `seq` is above `after`; `follow` goes on as they happen."""
 
-    events: list[SandboxEvent]
+    after: Whole = 0
+    follow: bool = False
 
 
 class Metrics(Result, frozen=True, kw_only=True):

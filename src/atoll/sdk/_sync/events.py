@@ -8,7 +8,7 @@ from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
 from atoll.sdk._events import EventReader
 from atoll.wire import ops
-from atoll.wire.sandbox import SandboxEvent
+from atoll.wire.sandbox import EventsQuery, SandboxEvent
 
 
 class EventStream(ClosableStream[SandboxEvent]):
@@ -17,7 +17,7 @@ class EventStream(ClosableStream[SandboxEvent]):
     Reading it wakes nothing. Closing the stream, or leaving an `with` block, ends it.
     """
 
-    def __init__(self, address: Address, request: ops.Events) -> None:
+    def __init__(self, address: Address, request: EventsQuery) -> None:
         self._address = address
         self._request = request
         super().__init__(self._run())
@@ -41,7 +41,7 @@ class EventStream(ClosableStream[SandboxEvent]):
             finished = reader.finished
 
     def _once(self, reader: EventReader[SandboxEvent], after: int) -> _io.Stream[SandboxEvent]:
-        request = ops.Events(after=after, follow=self._request.follow)
+        request = EventsQuery(after=after, follow=self._request.follow)
         call = _shared.build_call(ops.EVENTS, self._address.params, request)
         send = self._address.transport.send(
             call, ready=self._address.ready, timeout=SILENCE_SECONDS

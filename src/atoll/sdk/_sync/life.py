@@ -7,7 +7,7 @@ from atoll.sdk._sync.events import EventStream
 from atoll.sdk._sync.target import Target
 from atoll.wire import ops
 from atoll.wire.base import Duration, Empty
-from atoll.wire.sandbox import Metrics, SandboxInfo, SandboxOptions
+from atoll.wire.sandbox import EventsQuery, Metrics, SandboxInfo, SandboxOptions
 
 
 class Life(Target):
@@ -60,7 +60,7 @@ class Life(Target):
             follow: go on with what happens, also when it does not exist yet.
             after: only events whose `seq` is above this.
         """
-        return EventStream(self._address, ops.Events(after=after, follow=follow))
+        return EventStream(self._address, EventsQuery(after=after, follow=follow))
 
     def get_container_placement_id(self) -> str | None:
         """Return a name of its present start, a different one after every sleep; None: it sleeps."""
