@@ -6,6 +6,7 @@ outcome.
 """
 
 import asyncio
+import builtins
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -173,8 +174,11 @@ class Channel:
 
     async def close(self) -> None:
         """Let calls under way end for a moment, then give them up."""
-        if self._answering:
-            await asyncio.wait(self._answering, timeout=STOP_SECONDS)
+        with suppress(builtins.TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                if self._answering:
+                    await asyncio.wait(self._answering)
+                await self._objects.finished()
         for task in self._answering:
             task.cancel()
         with suppress(asyncio.CancelledError):

@@ -35,6 +35,11 @@ class Context:
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
+    @property
+    def busy(self) -> bool:
+        """Whether work handed to `wait_until` goes on."""
+        return bool(self._pending)
+
     async def finished(self) -> None:
         """Return when all work handed to `wait_until` has ended."""
         while self._pending:

@@ -81,6 +81,11 @@ class _Instance:
         self.sandbox = sandbox
         self.calls = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing uses it, also no work that goes on after an answer."""
+        return not self.calls and not self.ctx.busy
+
 
 class Objects:
     """All objects of this process.
@@ -118,6 +123,11 @@ class Objects:
         if instance := self._instances.get(delivery.object):
             instance.ctx.gate.force_open(delivery.call)
 
+    async def finished(self) -> None:
+        """Return when all work that goes on after answers has ended."""
+        for instance in list(self._instances.values()):
+            await instance.ctx.finished()
+
     def close(self) -> None:
         """Close all files."""
         for instance in self._instances.values():
@@ -144,8 +154,8 @@ class Objects:
     def _instance(self, delivery: Delivery) -> _Instance:
         found = self._instances.get(delivery.object)
         if found is None:
-            found = self._instances[delivery.object] = self._made(delivery)
             self._let_go()
+            found = self._instances[delivery.object] = self._made(delivery)
         self._instances.move_to_end(delivery.object)
         return found
 
@@ -165,16 +175,13 @@ class Objects:
             raise _failure(error, "__init__") from error
 
     def _let_go(self) -> None:
-        idle = [uid for uid, instance in self._instances.items() if not instance.calls]
-        for uid in idle[: max(0, len(self._instances) - KEPT)]:
-            self._drop(uid)
-
-    def _drop(self, uid: str) -> None:
-        if instance := self._instances.pop(uid, None):
-            instance.ctx.storage.close()
+        idle = [uid for uid, instance in self._instances.items() if instance.idle]
+        for uid in idle[: max(0, len(self._instances) + 1 - KEPT)]:
+            self._instances.pop(uid).ctx.storage.close()
 
     def _forget(self, uid: str) -> None:
-        self._drop(uid)
+        if instance := self._instances.pop(uid, None):
+            instance.ctx.storage.destroy()
         storage.remove(self.directory / f"{uid}.sqlite")
 
     async def _called(self, instance: _Instance, delivery: Delivery) -> Any:

@@ -18,7 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from atoll.errors import NoSpaceError, ResourceBusyError, SandboxError, ValidationFailedError
+from atoll.errors import (
+    NoSpaceError,
+    ResourceBusyError,
+    SandboxDestroyedError,
+    SandboxError,
+    ValidationFailedError,
+)
 from atoll.wire import ops, values
 from atoll.wire.base import Duration, Empty, to_ms
 from atoll.wire.objects import SetAlarm
@@ -69,6 +75,7 @@ class Storage:
         self._opened: sqlite3.Connection | None = None
         self._transaction: Transaction | None = None
         self._failure: SandboxError | None = None
+        self._gone = False
         self.sql = Sql(self._begun)
 
     # Keys and values
@@ -236,6 +243,8 @@ class Storage:
         return connection
 
     def _connection(self) -> sqlite3.Connection:
+        if self._gone:
+            raise SandboxDestroyedError("the sandbox was destroyed, and its storage with it")
         if self._opened is None:
             try:
                 self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -261,6 +270,12 @@ class Storage:
             raise failure
         if self._opened is not None and self._transaction is None:
             self._end(self._opened, "COMMIT")
+
+    def destroy(self) -> None:
+        """Remove the file: the sandbox is destroyed. Code that still runs cannot use it any more."""
+        self._gone = True
+        self.close()
+        remove(self._file)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

@@ -1,4 +1,4 @@
-"""A Worker project served by real processes: an engine of level fake, and a worker process."""
+"""A Worker project served by real processes: an engine and a worker process."""
 
 import asyncio
 import json
@@ -31,12 +31,13 @@ async def on_fetch(request, env, ctx):
 class Project:
     """A project in *folder*, at an engine with the state directory beside it."""
 
-    def __init__(self, folder: Path, code: str, **config: Any) -> None:
+    def __init__(self, folder: Path, code: str, level: str = "fake", **config: Any) -> None:
         self.root = folder / "project"
         self.root.mkdir()
         self.write(code, **config)
         self._state = folder / "state"
-        self.engine = EngineProcess(self._state)
+        self._level = level
+        self.engine = EngineProcess(self._state, level=level)
         self.env = atoll.connect(f"unix://{self.engine.hello['socket']}")
         self.said: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -84,7 +85,7 @@ class Project:
         self.engine.end(signal.SIGKILL)
 
     def start_engine(self) -> None:
-        self.engine = EngineProcess(self._state)
+        self.engine = EngineProcess(self._state, level=self._level)
 
     def box(self, id: str = "one", namespace: str = "shop-box") -> atoll.Sandbox:
         return atoll.get_sandbox(self.env.namespace(namespace), id)
@@ -102,9 +103,11 @@ class Project:
 
 
 @asynccontextmanager
-async def serving(folder: Path, code: str, **config: Any) -> AsyncIterator[Project]:
+async def serving(
+    folder: Path, code: str, level: str = "fake", **config: Any
+) -> AsyncIterator[Project]:
     """Serve a project while in the block; end everything after it."""
-    project = Project(folder, code, **config)
+    project = Project(folder, code, level, **config)
     try:
         await project.start_worker()
         yield project

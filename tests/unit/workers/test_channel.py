@@ -61,6 +61,8 @@ class Objects:
     def give_up(self, delivery: Delivery) -> None:
         self.given_up.append(delivery.call)
 
+    async def finished(self) -> None: ...
+
     def close(self) -> None: ...
 
 

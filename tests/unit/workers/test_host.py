@@ -1,5 +1,6 @@
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,3 +69,21 @@ async def test_requests_are_served_once_the_engine_knows_the_worker(
             assert channel.attached.is_set() == attaches
     async with served(None):
         assert log == ["closed", "closed"]
+
+
+def test_crons_without_a_handler_are_an_error_of_the_worker(
+    project: wrangler.Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    args: Any = SimpleNamespace(
+        project=project.root, environment=None, namespaces={}, production=True
+    )
+    engine: Any = atoll.connect("unix:///no.sock")
+    fetch = "\nasync def on_fetch(request, env, ctx): ...\n"
+    project.entry.write_text(ENTRY + fetch)
+    assert host._load(args, engine).channel
+    text = project.file.read_text()
+    project.file.write_text(text.rstrip()[:-1] + ', "triggers": {"crons": ["* * * * *"]}}')
+    assert host._load(args, engine).channel is None
+    assert "scheduled" in caplog.text
+    project.entry.write_text(ENTRY + fetch + "async def scheduled(event): ...\n")
+    assert host._load(args, engine).channel

@@ -10,11 +10,14 @@ from atoll.errors import (
     MethodFailedError,
     MethodNotFoundError,
     PortInUseError,
+    SandboxDestroyedError,
     ValidationFailedError,
 )
 from atoll.wire.objects import Delivery
 from atoll.workers import objects as module
 from atoll.workers.objects import Objects
+
+OBJECTS: list[Objects] = []
 
 
 class Box(atoll.Sandbox):
@@ -63,6 +66,18 @@ class Box(atoll.Sandbox):
 
         return await self.ctx.block_concurrency_while(work)
 
+    async def destroyed(self, objects: Any) -> None:
+        await self.keep("a")
+        await OBJECTS[0].run(ask("", kind="forget"))
+        await self.keep("a")
+
+    async def later(self) -> None:
+        async def work() -> None:
+            await asyncio.sleep(0.02)
+            self.seen.append("later")
+
+        self.ctx.wait_until(work())
+
     async def keep(self, key: str) -> None:
         await self.ctx.storage.put(key, str(self.ctx.id))
 
@@ -72,6 +87,7 @@ def objects(tmp_path: Path) -> Objects:
     made = Objects(atoll.connect("unix:///no.sock"), {"N": Box}, "env")
     made.directory = tmp_path
     Box.made = 0
+    OBJECTS[:] = [made]
     return made
 
 
@@ -165,6 +181,17 @@ async def test_idle_instances_are_let_go_when_there_are_many(
     objects.close()
 
 
+async def test_one_more_than_all_busy_ones_is_let_in(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 1)
+    stuck = asyncio.create_task(objects.run(ask("closed", calls=["c"])))
+    await asyncio.sleep(0)
+    assert await objects.run(ask("look", object="u2")) == []
+    stuck.cancel()
+    await asyncio.wait([stuck])
+
+
 async def test_storage_goes_with_the_object(objects: Objects, tmp_path: Path) -> None:
     await objects.run(ask("keep", "a"))
     assert (tmp_path / "u1.sqlite").exists()
@@ -173,3 +200,22 @@ async def test_storage_goes_with_the_object(objects: Objects, tmp_path: Path) ->
     await objects.run(ask("", kind="forget"))
     assert str(module.ObjectId("one")) == "one"
     assert repr(module.ObjectId("one")) == "ObjectId('one')"
+
+
+async def test_a_method_that_outlives_its_object_leaves_no_storage(
+    objects: Objects, tmp_path: Path
+) -> None:
+    with pytest.raises(SandboxDestroyedError):
+        await objects.run(ask("destroyed", None))
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_instance_with_work_under_way_is_kept(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 0)
+    await objects.run(ask("later"))
+    await objects.run(ask("look", object="u2"))
+    assert await objects.run(ask("look")) == []
+    await objects.finished()
+    assert await objects.run(ask("look")) == ["later"]

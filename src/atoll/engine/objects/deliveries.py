@@ -148,8 +148,12 @@ class Deliveries:
 
     def responsive(self, project: str) -> bool:
         """Whether a process is there and answers."""
+        return project in self._attached and not self.silent(project)
+
+    def silent(self, project: str) -> bool:
+        """Whether a process is there that did not answer the last call in time, nor one since."""
         found = self._attached.get(project)
-        return found is not None and not found.silent
+        return found is not None and found.silent
 
     async def call(
         self, project: str, delivery: Delivery, timeout: float, calls: tuple[str, ...] = ()

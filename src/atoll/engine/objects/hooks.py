@@ -6,7 +6,7 @@ and is reported to `on_error`: it must not come again for ever, nor keep anythin
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -52,9 +52,11 @@ class Hooks:
         self._timeout = timeout
         self._locks: dict[Key, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     async def close(self) -> None:
         """Tell nothing more; what is due stays due."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -69,7 +71,10 @@ class Hooks:
         for key in keys:
             self._spawn(self.settle(key))
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closed:
+            work.close()
+            return
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

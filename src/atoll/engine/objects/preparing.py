@@ -76,9 +76,11 @@ class Preparing:
         self._deliveries = deliveries
         self._patience = patience
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._closed = False
 
     async def close(self) -> None:
         """Give up all of it: the engine ends."""
+        self._closed = True
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -90,6 +92,8 @@ class Preparing:
         force = box.entry.existing.in_force
         run = command(options.entrypoint if options else None, force.command if force else [])
         required = options.required_ports if options else []
+        if self._closed:
+            return  # the next engine tells what is due
         if run or required or self._hooks.has(box.namespace, "on_start"):
             key = box.namespace, box.id
             task = asyncio.create_task(self._prepare(box, run, required))
@@ -132,7 +136,7 @@ class Preparing:
                 if run:
                     await self._run(box, run)
                     await self._ports(box, required)
-                await self._hooks.settle((box.namespace, box.id))
+                await self._settled(box)
                 if not run:
                     await self._ports(box, required)
             except LinkError as error:
@@ -144,6 +148,14 @@ class Preparing:
                     row = await self._table.ensure((box.namespace, box.id))
                     self._hooks.report(row, error)
                 raise
+
+    async def _settled(self, box: "Sandbox") -> None:
+        """Tell `on_start`; a Worker that hangs costs its time limit once, not at every start."""
+        known = self._registry.known(box.namespace)
+        if known and self._deliveries.silent(known.project):
+            self._hooks.notify([(box.namespace, box.id)])
+        else:
+            await self._hooks.settle((box.namespace, box.id))
 
     async def _run(self, box: "Sandbox", argv: list[str]) -> None:
         processes = box.shared.processes
