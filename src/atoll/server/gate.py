@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import structlog
@@ -33,8 +34,9 @@ from atoll.server.bridge import failures as bridge
 from atoll.server.limits import Budget, Limits
 from atoll.server.replays import Replays
 from atoll.server.underway import Call, Underway
+from atoll.wire import keys
 from atoll.wire.keys import AuditRecord
-from atoll.wire.ops import API_HEADER, API_VERSION
+from atoll.wire.ops import API_HEADER, API_VERSION, Op
 
 log = structlog.get_logger(__name__)
 
@@ -175,7 +177,7 @@ class _Visit:
         call, took = self.call, time.monotonic() - self._began
         log.debug("answered", method=self._scope["method"], path=self._scope["path"],
                   status=status, seconds=round(took, 4), client=self.client)  # fmt: skip
-        if call is None or call.op is None or not call.op.mutates or status == 429:
+        if call is None or call.op is None or not _is_recorded(call.op) or status == 429:
             return
         self._desk.engine.audit.add(
             AuditRecord(
@@ -190,6 +192,11 @@ class _Visit:
                 client=self.client,
             )
         )
+
+
+def _is_recorded(op: Op[Any, Any]) -> bool:
+    """Whether there is a record of the call: also of a terminal, which begins with a GET."""
+    return op.mutates or op.scope is keys.Scope.RUN
 
 
 def _check_version(headers: Headers) -> None:

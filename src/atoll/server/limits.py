@@ -137,3 +137,7 @@ class Share:
         """Take *size* more bytes; raise as `Budget.take`."""
         self._budget.take(size)
         self.size += size
+
+    def hold(self, size: int) -> None:
+        """Hold *size* bytes from now on, more or fewer than before; raise as `Budget.take`."""
+        self.take(size - self.size)

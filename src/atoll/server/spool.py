@@ -128,14 +128,16 @@ async def read_frames(request: Request, spool: Spool) -> bytes:
     decoder = frames.Decoder()
     header: bytes | None = None
     try:
-        async for data in answer.uploaded(request):
-            for kind, payload in decoder.feed(data):
-                if header is None and kind == Kind.HEADER:
-                    header = payload
-                elif header is not None and kind == Kind.STDIN:
-                    await spool.write(payload)
-                elif kind != Kind.STDIN_CLOSE:
-                    raise _unexpected(f"a frame of kind {kind}")
+        with request.scope["call"].budget.share() as share:
+            async for data in answer.uploaded(request):
+                for kind, payload in decoder.feed(data):
+                    if header is None and kind == Kind.HEADER:
+                        header = payload
+                    elif header is not None and kind == Kind.STDIN:
+                        await spool.write(payload)
+                    elif kind != Kind.STDIN_CLOSE:
+                        raise _unexpected(f"a frame of kind {kind}")
+                share.hold(decoder.pending)
     except frames.FrameError as error:
         raise _unexpected(str(error)) from error
     if header is None or decoder.pending:

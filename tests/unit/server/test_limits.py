@@ -105,3 +105,15 @@ def test_all_bodies_together_have_a_budget_that_is_given_back() -> None:
         with pytest.raises(RateLimitedError):
             one.take(7)
     assert budget.taken == 0
+
+
+def test_what_is_held_may_shrink() -> None:
+    budget = Budget(10)
+    with budget.share() as one:
+        one.hold(8)
+        one.hold(3)
+        with budget.share() as other:
+            other.hold(7)
+        with pytest.raises(RateLimitedError):
+            one.hold(11)
+    assert budget.taken == 0
