@@ -130,6 +130,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Domains that this engine serves previews below, by wildcard names (``*.example.com``). Give
     previews a domain of their own: their pages may set cookies for all of it."""
 
+    tunnel_program: str = "cloudflared"
+    """Program that makes tunnels, by name or path; there are none where it is not installed."""
+
     log_level: str = "info"
     """debug, info, warn or error (also SANDBOX_LOG_LEVEL)."""
 

@@ -33,6 +33,7 @@ from atoll.engine.shared import Shared, fresh_name
 from atoll.engine.snapshots import Snapshots
 from atoll.engine.store import Store
 from atoll.engine.timers import Timers
+from atoll.engine.tunnels import Tunnels
 from atoll.engine.warm import WarmTable
 from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
@@ -83,6 +84,7 @@ class Engine:
         )
         live: dict[tuple[str, str], Sandbox] = {}
         self.ports = Ports(store, live)
+        self.tunnels = Tunnels(self.ports, settings.server.tunnel_program)
         self._shared = Shared(
             engine_id=engine_id,
             settings=settings,
@@ -94,6 +96,7 @@ class Engine:
             objects=self.objects,
             namespaces=self.namespaces,
             ports=self.ports,
+            tunnels=self.tunnels,
             live=live,
         )
         self.snapshots = Snapshots(self._shared)
@@ -149,6 +152,7 @@ class Engine:
     async def close(self) -> None:
         """Leave everything as it is for the next engine: sandboxes run on."""
         await self._timers.close()
+        await self.tunnels.close()
         await self.pool.close()
         await self.objects.close()
         for sandbox in list(self._shared.live.values()):

@@ -172,7 +172,7 @@ class Ports:
 
     def state(self, box: "Sandbox", port: int, token: str | None) -> tuple[bool, bool]:
         """Return whether *port* forwards now, and whether *token* is the one that it does so by."""
-        found = self._of.get((box.namespace, box.id), {}).get(port)
+        found = self.get(box, port)
         if found is None or not found.active():
             return False, False
         return True, token is not None and _same(found.exposure.token, token)
@@ -185,8 +185,12 @@ class Ports:
         """
         return list(self._get(box, port).visits)
 
+    def get(self, box: "Sandbox", port: int) -> Forwarding | None:
+        """Return an exposed port, whether it forwards now or not."""
+        return self._of.get((box.namespace, box.id), {}).get(port)
+
     def _get(self, box: "Sandbox", port: int) -> Forwarding:
-        found = self._of.get((box.namespace, box.id), {}).get(port)
+        found = self.get(box, port)
         if found is None:
             raise PortNotExposedError(f"port {port} is not exposed", context={"port": port})
         return found

@@ -12,6 +12,7 @@ from atoll.engine.pool import WarmPool
 from atoll.engine.ports import Ports
 from atoll.engine.processes.background import Processes
 from atoll.engine.store import Store
+from atoll.engine.tunnels import Tunnels
 from atoll.settings import Settings
 from atoll.wire.sandbox import NamespaceConfig
 
@@ -36,6 +37,7 @@ class Shared:
     pool: WarmPool
     processes: Processes
     ports: Ports
+    tunnels: Tunnels
     objects: Objects
     namespaces: dict[str, NamespaceConfig]
     live: "dict[tuple[str, str], Sandbox]"

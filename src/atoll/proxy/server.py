@@ -74,6 +74,7 @@ class Entrance:
         domains: domains whose names below are previews; None: any.
         namespaces: those that may be visited; None: all.
         elsewhere: takes the connection when a request is for no preview; None: it is refused.
+        place: the one preview that all requests are for, whatever host they name.
     """
 
     visitor: Visitor
@@ -81,6 +82,7 @@ class Entrance:
     domains: frozenset[str] | None = None
     namespaces: frozenset[str] | None = None
     elsewhere: Elsewhere | None = None
+    place: Route | None = None
 
 
 class Connection:
@@ -276,6 +278,9 @@ class Connection:
         return exchange.keep
 
     def _find(self, named: bytes, visitor: Visitor) -> Route:
+        if place := self._entrance.place:
+            place.check()
+            return place
         if named != self._known[0]:
             self._known = named, route.target_of(named, self._entrance.domains)
         target = self._known[1]

@@ -35,6 +35,9 @@ class Route(Protocol):
     def access(self) -> Access:
         """Who may visit."""
 
+    def check(self) -> None:
+        """Raise a `SandboxError` where it forwards nothing now."""
+
     async def dial(self) -> socket.socket:
         """Return a connection to the port; raise a `SandboxError` where that cannot be."""
 

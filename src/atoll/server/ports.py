@@ -86,6 +86,22 @@ async def wait(engine: Engine, request: Request, wanted: wire.WaitForPorts) -> w
     return wire.PortsReady(missing=await engine.ports.wait(_object(engine, request), wanted))
 
 
+async def open_tunnel(engine: Engine, request: Request, wanted: wire.OpenTunnel) -> wire.Tunnel:
+    """Give a port a public address."""
+    return await engine.tunnels.get(_object(engine, request), _port(request), wanted.name)
+
+
+async def destroy_tunnel(engine: Engine, request: Request, wanted: Empty) -> Done:
+    """Take the public address of a port away."""
+    await engine.tunnels.destroy(_object(engine, request), _port(request))
+    return Done()
+
+
+async def tunnels(engine: Engine, request: Request, wanted: Empty) -> wire.TunnelList:
+    """Return the tunnels of a sandbox."""
+    return wire.TunnelList(tunnels=engine.tunnels.listing(_object(engine, request)))
+
+
 class Raw:
     """Answers by handing the connection over. An ASGI application.
 

@@ -295,6 +295,12 @@ TUNNEL = PORT + "/tunnel"
 OPEN_TUNNEL = Op("open_tunnel", "POST", TUNNEL, ports.OpenTunnel, ports.Tunnel)
 DESTROY_TUNNEL = Op("destroy_tunnel", "DELETE", TUNNEL, Empty, Done)
 LIST_TUNNELS = Op("list_tunnels", "GET", SANDBOX + "/tunnels", Empty, ports.TunnelList, scope=_READ)
+TUNNEL = PORT + "/tunnel"
+OPEN_TUNNEL = Op("open_tunnel", "POST", TUNNEL, ports.OpenTunnel, ports.Tunnel)
+DESTROY_TUNNEL = Op("destroy_tunnel", "DELETE", TUNNEL, Empty, Done)
+LIST_TUNNELS = Op(
+    "list_tunnels", "GET", SANDBOX + "/tunnels", Empty, ports.TunnelList, scope=_READ
+)
 CONNECT_PORT = Op(
     "connect_port", "GET", PORT + "/connect", ports.ConnectPort, Done, kind=Kind.STREAM
 )

@@ -125,3 +125,23 @@ class ConnectPreviews(Request, frozen=True, kw_only=True):
     """Which namespaces may be visited, comma separated; None: all that the key is for."""
 
     namespaces: str | None = None
+
+
+class OpenTunnel(Request, frozen=True, kw_only=True):
+    """A tunnel for a port; `name` is that of a tunnel of one's own account, None: a random one."""
+
+    name: str | None = None
+
+
+class Tunnel(Result, frozen=True, kw_only=True):
+    """A public address of a port."""
+
+    port: int
+    url: str
+    name: str | None = None
+
+
+class TunnelList(Result, frozen=True, kw_only=True):
+    """The tunnels of a sandbox."""
+
+    tunnels: list[Tunnel]

@@ -18,7 +18,9 @@ from atoll.wire.ports import (
     ExposePort,
     ListPorts,
     MakeLink,
+    OpenTunnel,
     PreviewLink,
+    Tunnel,
     Visit,
     WaitForPorts,
 )
@@ -30,8 +32,39 @@ _STEP_MS = 30_000
 """Milliseconds one request waits for ports; then it is asked again."""
 
 
+class Tunnels(Target):
+    """Public addresses of a sandbox's ports, through cloudflared on the engine's host."""
+
+    async def get(self, port: int, name: str | None = None) -> Tunnel:
+        """Return the tunnel of a port; start it where need be.
+
+        Args:
+            port: it is exposed if it is not yet; the rules of previews hold for the tunnel too.
+            name: of a tunnel in the account of the engine's user; None: a random address.
+
+        Raises:
+            TunnelNotAvailableError: cloudflared is not installed there.
+            TunnelError: it failed; `context.output` has what it said.
+        """
+        more = {"port": str(port)}
+        return await self._call(ops.OPEN_TUNNEL, OpenTunnel(name=name), more=more)
+
+    async def list(self) -> list[Tunnel]:
+        """Return the tunnels that are open."""
+        return (await self._call(ops.LIST_TUNNELS, Empty())).tunnels
+
+    async def destroy(self, port: int) -> None:
+        """End the tunnel of a port; nothing happens if there is none."""
+        await self._call(ops.DESTROY_TUNNEL, Empty(), more={"port": str(port)})
+
+
 class Ports(Target):
     """Ports."""
+
+    @property
+    def tunnels(self) -> Tunnels:
+        """Public addresses of ports."""
+        return Tunnels(self._address)
 
     async def expose_port(
         self,
