@@ -224,8 +224,8 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds a command that nobody attached to lives on after an engine came back."""
 
     reserve_memory_mib: Spare = 512
-    """MiB of memory that starts leave to the node: below it they are refused, and below twice as
-    much idle sandboxes are stopped."""
+    """MiB of memory that starts leave to the node, at most a sixteenth of what it has: below it they
+    are refused, and below twice as much idle sandboxes are stopped."""
 
     reserve_pids: Spare = 2_048
     """Processes and threads of the host that starts leave unused."""

@@ -19,6 +19,10 @@ LOOK_AGAIN: Final = 0.5
 """Seconds between two looks at the node for those who wait: nothing tells when memory is freed."""
 
 
+LOW: Final = 2
+"""Reserves of memory below which the node counts as low on it; starts are refused below one."""
+
+
 class Admission:
     """Places for live sandboxes.
 
@@ -32,6 +36,7 @@ class Admission:
         self._node_limit = node_limit
         self._kept = kept
         self.free = free
+        self.low_memory = LOW * kept.memory
         self._live: Counter[str] = Counter()
         self._starting = 0
         self._changed = asyncio.Event()

@@ -72,7 +72,7 @@ class Engine:
         lifecycle = Lifecycle(parts, settings)
         admission = Admission(
             settings.lifecycle.max_instances,
-            node.reserve(settings),
+            node.reserve(settings, node.total_memory()),
             partial(node.measured, settings.storage.state_dir),
         )
         self.pool = WarmPool(

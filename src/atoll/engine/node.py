@@ -14,6 +14,10 @@ START_PIDS: Final = 16
 """Processes counted for a start."""
 
 
+SMALL_NODE: Final = 16
+"""The reserve of memory is at most this part of a node's: a small one has to work too."""
+
+
 class Free(NamedTuple):
     """What is left on the node. Memory and disk in bytes."""
 
@@ -30,11 +34,11 @@ class Shortage(NamedTuple):
     needed: int
 
 
-def reserve(settings: Settings) -> Free:
-    """Return what sandboxes leave to the node itself."""
+def reserve(settings: Settings, memory: int) -> Free:
+    """Return what sandboxes leave to a node of so many bytes of *memory*."""
     lifecycle = settings.lifecycle
     return Free(
-        memory=lifecycle.reserve_memory_mib * MIB,
+        memory=min(lifecycle.reserve_memory_mib * MIB, memory // SMALL_NODE),
         pids=lifecycle.reserve_pids,
         disk=settings.storage.reserve_mb * MB,
     )
@@ -56,6 +60,11 @@ def shortage(free: Free, kept: Free, starts: int, *, new: bool) -> Shortage | No
     if new and free.disk < kept.disk:
         return Shortage("disk", free.disk, kept.disk)
     return None
+
+
+def total_memory(proc: Path = Path("/proc")) -> int:
+    """Return the bytes of memory that this host has."""
+    return _kilobytes((proc / "meminfo").read_text())["MemTotal"] * 1024
 
 
 def measured(state_dir: Path, proc: Path = Path("/proc")) -> Free:

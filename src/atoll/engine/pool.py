@@ -139,9 +139,9 @@ class WarmPool:
 
     def _short(self) -> bool:
         """Whether what is made now would be given up again for its memory."""
-        most = 2 * node.reserve(self._life.settings).memory
-        free = self._admission.free().memory - len(self._making) * node.START_MEMORY
-        return free < most + node.START_MEMORY or bool(self._admission.short_for(1))
+        starts = len(self._making) + 1
+        left = self._admission.free().memory - starts * node.START_MEMORY
+        return left < self._admission.low_memory or bool(self._admission.short_for(starts))
 
     def _begin(self, kind: Kind) -> None:
         task = asyncio.create_task(self._make(kind), name=f"warm {kind.image}")

@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from atoll.engine import node
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared
 from atoll.errors import SandboxError
@@ -30,7 +29,7 @@ def candidates(live: Iterable[Sandbox]) -> list[Sandbox]:
 
 async def relieve(shared: Shared) -> int:
     """Stop idle sandboxes until there is memory again; return how many."""
-    mark = 2 * node.reserve(shared.settings).memory
+    mark = shared.admission.low_memory
     stopped = 0
     if shared.admission.free().memory < mark:
         await shared.pool.give_up_memory()

@@ -20,6 +20,7 @@ def _memory(engine: Engine, monkeypatch: pytest.MonkeyPatch, world: World) -> No
         return Free(GB + 300 * (1 << 20) - len(world.runtime.running) * 100 * (1 << 20), GB, GB)
 
     monkeypatch.setattr(engine._shared.admission, "free", free)
+    monkeypatch.setattr(engine._shared.admission, "low_memory", GB)
 
 
 async def used(engine: Engine, id: str, idle: float, **options: Any) -> None:

@@ -80,4 +80,4 @@ async def test_who_follows_gets_old_and_new_events_once(store: Store) -> None:
     assert (await waiting).type == "one"
     await store.events.add(made, "two")
     assert (await anext(following)).type == "two"
-    await following.aclose()  # type: ignore[attr-defined]
+    await following.aclose()

@@ -1,6 +1,15 @@
 from pathlib import Path
 
-from atoll.engine.node import START_MEMORY, START_PIDS, Free, Shortage, measured, reserve, shortage
+from atoll.engine.node import (
+    START_MEMORY,
+    START_PIDS,
+    Free,
+    Shortage,
+    measured,
+    reserve,
+    shortage,
+    total_memory,
+)
 from atoll.settings import LifecycleSettings, Settings, StorageSettings
 
 KEPT = Free(memory=1_000, pids=100, disk=50)
@@ -28,6 +37,7 @@ def test_the_kernel_is_read(tmp_path: Path) -> None:
     found = measured(tmp_path, tmp_path)
     assert (found.memory, found.pids) == (7 * 1024, 890)
     assert found.disk > 0
+    assert total_memory(tmp_path) == 9 * 1024
 
 
 def test_this_host_is_read() -> None:
@@ -39,4 +49,8 @@ def test_reserves_are_settings() -> None:
         lifecycle=LifecycleSettings(reserve_memory_mib=1, reserve_pids=2),
         storage=StorageSettings(reserve_mb=3),
     )
-    assert reserve(settings) == Free(1 << 20, 2, 3_000_000)
+    assert reserve(settings, 1 << 40) == Free(1 << 20, 2, 3_000_000)
+
+
+def test_a_small_node_keeps_a_part_of_its_memory_for_sandboxes() -> None:
+    assert reserve(Settings(), 1 << 30).memory == 1 << 26
