@@ -5,6 +5,7 @@ lines that commands appended. A call that was under way at a crash has two possi
 which are right; nothing else is. Each campaign is seeded; a failure names round and point.
 """
 
+import gc
 import json
 import os
 import random
@@ -246,8 +247,9 @@ def fight(campaign: Campaign, points: list[str]) -> None:
         except BaseException as error:
             error.add_note(f"seed {campaign.seed}, round {number}, point {point}")
             log = (campaign.host.state_dir / "test.log").read_text().splitlines()
-            error.add_note("\n".join([line for line in log if '"error"' in line][-3:]))
+            error.add_note("\n".join([line for line in log if '"error"' in line][-3:] + log[-5:]))
             raise
+        gc.collect()  # here, where what it says of the HTTP library's sockets is ignored
     campaign.end()
 
 
