@@ -15,6 +15,7 @@ import msgspec
 from atoll import load_settings
 from atoll.errors import InvalidConfigError
 from atoll.settings import INSTANCE_TYPES
+from atoll.wire import cron
 from atoll.workers import jsonc
 
 FILES = ("wrangler.jsonc", "wrangler.json", "wrangler.toml")
@@ -152,6 +153,7 @@ def load(root: Path, environment: str | None = None) -> Project:
     config = _convert(file, _for_environment(file, data, environment), positions)
     _check_bindings(file, config, positions)
     _check_instance_types(file, config, positions)
+    _check_crons(file, config, positions)
     return Project(
         root=root,
         file=file,
@@ -269,6 +271,15 @@ def _check_instance_types(
             where: jsonc.Path = ("containers", index, "instance_type")
             message = f'no instance type "{name}"{hint}'
             raise _error(file, message, _position(where, positions))
+
+
+def _check_crons(file: Path, config: Config, positions: dict[jsonc.Path, jsonc.Position]) -> None:
+    for index, text in enumerate(config.triggers.crons):
+        try:
+            cron.parse(text)
+        except InvalidConfigError as error:
+            where: jsonc.Path = ("triggers", "crons", index)
+            raise _error(file, str(error), _position(where, positions)) from error
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

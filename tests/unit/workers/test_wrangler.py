@@ -168,3 +168,8 @@ def test_an_environment_where_there_are_none_is_told_so(project: Path) -> None:
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_out_of_range_names_its_place(project: Path, port: int) -> None:
     assert place(project, GOOD.replace('"vars"', f'"dev": {{"port": {port}}}, "vars"')) == (6, 19)
+
+
+def test_a_wrong_cron_names_its_place(project: Path) -> None:
+    crons = '"triggers": {"crons": ["0 3 * * *", "0 25 * * *"]},\n  "env"'
+    assert place(project, GOOD.replace('"env"', crons)) == (7, 39)

@@ -99,6 +99,8 @@ class Objects:
 
     async def destroyed(self, box: "Sandbox") -> None:
         """A life is over: its storage and timers are. Part of the transition."""
+        if not self.registry.known(box.namespace):
+            return  # only classes have objects
         await self.table.bury((box.namespace, box.id))
         self.hooks.notify([(box.namespace, box.id)])
 
