@@ -1,9 +1,12 @@
 """Paths and bodies of the agent's file operations, against races and nonsense."""
 
+import itertools
 import os
 import random
 import signal
+import stat
 import string
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,8 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from atoll import errors
-from atoll.agent.files import dispatch
-from atoll.agent.files.spools import is_temporary
+from atoll.agent.files import dispatch, pathnames, writing
+from atoll.agent.files.requests import Fields
+from atoll.agent.files.spools import is_temporary, temporary_name
+from atoll.agent.files.streams import Stream
 from atoll.wire.frames import Kind
 from integration.agent.files_calls import NOBODY, Call, call, shared_directory
 
@@ -67,28 +72,35 @@ def _swapper(top: Path, number: int) -> int:
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
         random.seed(number)
-        own = f"{top}/own{number}"
-        while True:
+        away: list[str] = []
+        for turn in itertools.count():
             with suppress(OSError):
-                _swap_once(str(top), own)
+                _swap_once(str(top), f"{top}/away{number}.{turn}", away)
     finally:
         os._exit(1)
 
 
-def _swap_once(top: str, own: str) -> None:
+def _swap_once(top: str, free: str, away: list[str]) -> None:
+    """Move `d` away to *free*, and put something else in its place; directories come back."""
     with suppress(OSError):
-        os.rename(f"{top}/d", own)
-        if os.path.islink(own):
-            os.unlink(own)
+        os.rename(f"{top}/d", free)
+        if os.path.islink(free):
+            os.unlink(free)
+        else:
+            away.append(free)
     what = random.randrange(4)
     if what == 0:
         os.symlink(f"{top}/secret", f"{top}/d")
     elif what == 1:
         os.symlink(f"{top}/open", f"{top}/d")
-    elif what == 2 and os.path.isdir(own):
-        os.rename(own, f"{top}/d")
-    else:
+    elif len(away) < 4:
         os.mkdir(f"{top}/d")
+    else:
+        back = away.pop(random.randrange(len(away)))
+        try:
+            os.rename(back, f"{top}/d")  # over an empty one of the other process, or not at all
+        except OSError:
+            away.append(back)
 
 
 def _contents(top: Path) -> Iterator[tuple[str, bytes]]:
@@ -99,20 +111,39 @@ def _contents(top: Path) -> Iterator[tuple[str, bytes]]:
                 yield path, Path(path).read_bytes()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
-def test_no_swap_of_directories_gets_round_the_rights_or_leaves_a_temporary() -> None:
+def _problems(top: Path) -> list[str]:
+    """What a race must never leave: a temporary, a mixed file, a change where the user may not."""
+    found = []
+    if os.listdir(top / "secret") != ["f"] or (top / "secret/f").read_bytes() != b"root's":
+        found.append("the closed directory has changed")
+    for path, content in _contents(top):
+        if is_temporary(os.fsencode(os.path.basename(path))):
+            found.append(f"{path} is left")
+        elif content not in {*CONTENTS, b"root's"}:
+            found.append(f"{path} is mixed")
+    return found
+
+
+@contextmanager
+def _raced() -> Iterator[Path]:
     with shared_directory() as top:
         (top / "secret").mkdir(mode=0o755)
         (top / "secret/f").write_bytes(b"root's")
         (top / "open").mkdir()
         (top / "open").chmod(0o777)
-        source = top / "source"
-        source.mkdir(mode=0o755)
-        (source / "f").write_bytes(CONTENTS[0])
+        (top / "source").mkdir(mode=0o755)
+        (top / "source/f").write_bytes(CONTENTS[0])
+        yield top
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
+def test_no_swap_of_directories_gets_round_the_rights_or_leaves_a_temporary() -> None:
+    with _raced() as top:
+        source = f"{top}/source"
         requests: list[tuple[str, dict[str, Any], list[bytes] | None]] = [
             ("write_file", {"path": f"{top}/d/f"}, [CONTENTS[0]]),
             ("write_file", {"path": f"{top}/d/sub/f"}, [CONTENTS[1]]),
-            ("copy_file", {"source": str(source), "target": f"{top}/d/c", "recursive": True}, None),
+            ("copy_file", {"source": source, "target": f"{top}/d/c", "recursive": True}, None),
             ("copy_file", {"source": f"{source}/f", "target": f"{top}/d/f"}, None),
             ("delete_file", {"path": f"{top}/d", "recursive": True}, None),
         ]
@@ -121,11 +152,82 @@ def test_no_swap_of_directories_gets_round_the_rights_or_leaves_a_temporary() ->
                 op, fields, body = requests[turn % len(requests)]
                 with suppress(*EXPECTED):
                     call(op, body=body, uid=NOBODY, **fields)
-        assert os.listdir(top / "secret") == ["f"]
-        assert (top / "secret/f").read_bytes() == b"root's"
-        for path, content in _contents(top):
-            assert not is_temporary(os.fsencode(os.path.basename(path)))
-            assert content in {*CONTENTS, b"root's"}
+        assert _problems(top) == []
+
+
+def _write_by_names(stream: Stream, fields: Fields) -> dict[str, Any]:
+    """Write as one would who trusts that a path means the same twice."""
+    path = fields.path()
+    draft = os.path.join(os.path.dirname(path), temporary_name())
+    with pathnames.blame(path):
+        try:
+            with open(draft, "wb") as file:
+                file.writelines(stream.body())
+            os.rename(draft, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+    return {}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
+def test_the_race_catches_a_writer_that_goes_by_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weakened run: without held directories the same swaps leave temporaries."""
+    monkeypatch.setattr(writing, "write_file", _write_by_names)
+    deadline = time.monotonic() + 40
+    with _raced() as top, _swapping(top):
+        while not [problem for problem in _problems_so_far(top) if problem.endswith("is left")]:
+            assert time.monotonic() < deadline
+            for _ in range(10):
+                with suppress(*EXPECTED):
+                    call("write_file", body=[CONTENTS[1]], uid=NOBODY, path=f"{top}/d/f")
+
+
+def _problems_so_far(top: Path) -> list[str]:
+    with suppress(OSError):  # the swaps go on
+        return _problems(top)
+    return []
+
+
+_FOLDERS = ("", "d", "d/e", "h")
+_PARENTS = st.sampled_from(["", "d", "e", "h", "d/e", "..", "../..", "../h", ".", "l1", "../l2"])
+_PATH = st.builds(
+    os.path.join, _PARENTS, st.sampled_from(["f", "l1", "l2", "new", "f/", "d", ".."])
+)
+_LINK = st.builds(os.path.join, st.sampled_from(_FOLDERS), st.sampled_from(["l1", "l2"]))
+
+
+@FUZZ
+@given(st.dictionaries(_LINK, _PATH, min_size=2, max_size=6), st.booleans(), _PATH)
+def test_a_target_is_what_the_kernel_says_it_is(
+    tmp_path_factory: pytest.TempPathFactory, links: dict[str, str], absolute: bool, path: str
+) -> None:
+    """Links at the end are followed by us, step by step: the same file must come out."""
+    top = tmp_path_factory.mktemp("links")
+    for folder in _FOLDERS:
+        (top / folder).mkdir(exist_ok=True)
+        (top / folder / "f").touch()
+    for name, target in links.items():
+        (top / name).symlink_to(f"{top}/{target}" if absolute else target)
+    for asked in (*links, path):
+        _compare(pathnames.join(os.fsencode(top), os.fsencode(asked)))
+
+
+def _compare(path: bytes) -> None:
+    try:
+        expected: os.stat_result | None = os.stat(path)
+    except OSError:
+        expected = None
+    try:
+        with pathnames.target(path) as place:
+            found = place.stat()
+    except errors.SandboxError:
+        assert expected is None or stat.S_ISDIR(expected.st_mode)
+        return
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert os.path.samestat(found, expected)
 
 
 _NAMES = st.one_of(

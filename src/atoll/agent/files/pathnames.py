@@ -11,6 +11,7 @@ guard here: "/" is the sandbox's own, and the child has the rights of the sandbo
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
@@ -159,13 +160,17 @@ def entry(path: bytes, *, make: bool = False) -> Iterator[Place]:
 def target(path: bytes, *, make: bool = False) -> Iterator[Place]:
     """Hold the directory of what *path* means once links at its end are followed."""
     with entry(path, make=make) as place:
-        directory, name = os.dup(place.directory), place.name
+        directory, name, is_directory = os.dup(place.directory), place.name, False
         try:
             for _ in range(MAX_LINKS):
                 link = _read_link(directory, name)
                 if link is None:
-                    yield Place(directory, name, path)
+                    found = Place(directory, name, path)
+                    if is_directory and not stat.S_ISDIR(found.require().st_mode):
+                        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+                    yield found
                     return
+                is_directory = is_directory or link.endswith(b"/")
                 parent, _, name = link.rstrip(b"/").rpartition(b"/")
                 if link.startswith(b"/"):
                     parent = parent or b"/"
