@@ -13,6 +13,7 @@ import msgspec
 
 from atoll import errors
 from atoll.wire import frames
+from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.interpreter import (
     CodeResult,
@@ -185,11 +186,11 @@ def _shown(line: bytes) -> CodeEvent | None:
 
 
 class Collector:
-    """Puts a result together from events."""
+    """Puts a result together from events; of each stream it keeps up to `OUTPUT_LIMIT` characters."""
 
     def __init__(self) -> None:
-        self._stdout: list[str] = []
-        self._stderr: list[str] = []
+        self._printed: tuple[list[str], list[str]] = ([], [])
+        self._room = [OUTPUT_LIMIT, OUTPUT_LIMIT]
         self._results: list[CodeResult] = []
         self._error: ExecutionError | None = None
         self._late: list[LateOutput] = []
@@ -200,7 +201,7 @@ class Collector:
         """Take one event."""
         match event:
             case Stdout() | Stderr() if event.text:
-                (self._stdout if isinstance(event, Stdout) else self._stderr).append(event.text)
+                self._print(0 if isinstance(event, Stdout) else 1, event.text)
             case CodeResult():
                 self._show(event)
             case ExecutionError():
@@ -213,6 +214,13 @@ class Collector:
                 self._end = event
             case _:
                 pass
+
+    def _print(self, index: int, text: str) -> None:
+        kept = text[: self._room[index]]
+        self._room[index] -= len(kept)
+        self._gap = self._gap or len(kept) < len(text)
+        if kept:
+            self._printed[index].append(kept)
 
     def _show(self, shown: CodeResult) -> None:
         if shown.type == "clear":
@@ -230,7 +238,7 @@ class Collector:
         end = self._end
         return ExecutionResult(
             code=code,
-            logs=ExecutionLogs(stdout=self._stdout, stderr=self._stderr),
+            logs=ExecutionLogs(stdout=self._printed[0], stderr=self._printed[1]),
             results=self._results,
             error=self._error,
             execution_count=end.execution_count,

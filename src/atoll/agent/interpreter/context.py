@@ -5,6 +5,7 @@ the next job finds a new one. State is never lost in silence: whoever's job ende
 and a kernel that died between two jobs is told by the next run.
 """
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -23,6 +24,9 @@ from atoll.wire.frames import Kind
 
 GRACE: Final = 1.0
 """Seconds between the interrupt of an execution and the end of its kernel."""
+
+START: Final = 60.0
+"""Seconds a kernel may take until it is ready, imports on a busy machine included."""
 
 MAX_LATE: Final = 64 << 10
 """Bytes kept of output that came after the end of its execution, until the next one."""
@@ -149,7 +153,7 @@ class Context:
         self._last = job
         late, self._late = self._late, []
         for line in late:
-            job.result(_line(line))
+            job.result(_message(line))
         kernel.pause(False)
         kernel.send(messages.encode(messages.RUN, self._number, body), fds)
         for fd in fds:
@@ -222,7 +226,18 @@ class Context:
     def connected(self, kernel: Kernel) -> None:
         """A kernel was started; it says when it is ready."""
         self.kernel, self._ready, self._making = kernel, False, False
+        self._loop.later(START, lambda: self._check_started(kernel))
         self._oom_killed()
+
+    def _check_started(self, kernel: Kernel) -> None:
+        if kernel is self.kernel and not self._ready:
+            self._give_up(
+                errors.InterpreterNotReadyError(
+                    f"the {self.language} interpreter did not start within {START:g} s",
+                    context={"contextId": self.id},
+                    suggestion="try again, with less running in the sandbox",
+                )
+            )
 
     def failed(self, error: errors.SandboxError) -> None:
         """No kernel could be started: everybody who waits for one is told."""
@@ -253,7 +268,7 @@ class Context:
                 job.answer(messages.decode(message))
                 self._go_on()
         elif message.kind == messages.RESULT:
-            self._active.result(message.body)
+            self._active.result(message)
         elif message.kind == messages.DONE:
             self._stop_killing()
             self._active.done(messages.decode(message))
@@ -363,7 +378,6 @@ def _words(known: Mapping[str, Any], fault: str) -> str:
     return "how is not known" if known["exitCode"] is None else f"exit code {known['exitCode']}"
 
 
-def _line(told: Mapping[str, Any]) -> bytes:
-    import json
-
-    return json.dumps(told).encode()
+def _message(told: Mapping[str, Any]) -> Message:
+    body = json.dumps(told).encode()
+    return Message(messages.RESULT, 0, body, len(body))

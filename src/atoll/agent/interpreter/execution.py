@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from atoll import errors
 from atoll.agent.audience import Audience
+from atoll.agent.interpreter.messages import Message
 from atoll.agent.journal import Journal
 from atoll.agent.loop import Loop, Timer
 from atoll.agent.pump import DRAIN, Pump
@@ -58,7 +59,7 @@ class Execution:
         self._pump, self._shared = Pump(loop, self.take, self._on_drained), False
         self._limit: int | None = header.get("output_limit")
         self._totals = {Kind.STDOUT: 0, Kind.STDERR: 0, Kind.RESULT: 0}
-        self._truncated = False
+        self._truncated = self._skipped = self._unended = False
         self._orphaned: Timer | None = None
         self._timeout: Timer | None = None
         self._began = 0.0
@@ -72,6 +73,11 @@ class Execution:
     def settled(self) -> bool:
         """Whether its outcome was told."""
         return bool(self._last)
+
+    @property
+    def kept(self) -> int:
+        """Bytes kept for callers that may attach again."""
+        return sum(map(len, self._journal.kept()))
 
     @property
     def full(self) -> bool:
@@ -112,16 +118,20 @@ class Execution:
             self.reason = reason
             self._on_end(self, reason)
 
-    def result(self, line: bytes) -> None:
-        """Take one result; what was printed before it is told before it."""
+    def result(self, message: Message) -> None:
+        """Take a result, or a piece of it; what was printed before it is told before it."""
         if self.settled:
             return
-        self._pump.mark_owed()
-        self._pump.read_owed()
-        data = line.replace(b"\n", b" ") + b"\n"
-        if self._limit is not None and self._totals[Kind.RESULT] + len(data) > self._limit:
+        if message.first:
+            self._pump.mark_owed()
+            self._pump.read_owed()
+            room = None if self._limit is None else self._limit - self._totals[Kind.RESULT]
+            self._skipped = room is not None and message.length >= room
+        if self._skipped:
             self._truncated = True
             return
+        self._unended = not message.last
+        data = message.body.replace(b"\n", b" ") + b"\n" * message.last
         for start in range(0, len(data), CHUNK):
             self.take(Kind.RESULT, data[start : start + CHUNK])
 
@@ -139,6 +149,8 @@ class Execution:
         """The kernel is gone: what it wrote is still told."""
         self._pump.mark_owed()
         self._pump.read_owed()
+        if self._unended:
+            self.take(Kind.RESULT, b"\n")
         self.settle(outcome)
 
     def _on_drained(self) -> None:

@@ -6,6 +6,7 @@ cgroup, with the agent's capabilities; kernels are confined commands beneath it.
 
 import gc
 import os
+import signal
 import socket
 import sys
 import time
@@ -35,7 +36,10 @@ KEEP: Final = 60.0
 
 KEEP_COUNT: Final = 200
 
+KEEP_BYTES: Final = 8 << 20
+
 _ROUND: Final = 64
+_WAKE: Final = 0.01
 
 
 def serve(sock: socket.socket, config: Config) -> NoReturn:
@@ -217,13 +221,13 @@ class Host:
         self.loop.stop()
 
     def _expire(self) -> None:
-        """Forget executions that ended a while ago: the oldest, and all beyond `KEEP_COUNT`."""
+        """Forget what ended a while ago: the oldest first, until the rest is within the limits."""
         now, ended = time.monotonic(), [one for one in self._executions.values() if one.settled]
-        for job in ended[: max(0, len(ended) - KEEP_COUNT)]:
-            del self._executions[job.id]
-        for job in ended:
-            if job.ended is not None and now - job.ended > KEEP:
-                self._executions.pop(job.id, None)
+        room, count = KEEP_BYTES, KEEP_COUNT
+        for job in reversed(ended):
+            room, count = room - job.kept, count - 1
+            if room < 0 or count < 0 or now - (job.ended or now) > KEEP:
+                del self._executions[job.id]
 
     # Kernels
 
@@ -292,11 +296,18 @@ class Host:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
                 if not pid:
                     return
-                if not os.WIFSTOPPED(status) and pid in self._kernels:
+                if os.WIFSTOPPED(status):
+                    self._stopped(pid)
+                elif pid in self._kernels:
                     self._kernels[pid].status = status
             self.loop.soon(self._reap)
         except ChildProcessError:
             return
+
+    def _stopped(self, pid: int) -> None:
+        """Code may stop its own interpreter, but not the process that others are forked from."""
+        if self._warm and pid == self._warm.pid:
+            self.loop.later(_WAKE, lambda: tree.send(pid, signal.SIGCONT))
 
 
 def run(sock: socket.socket, config: Config) -> int:

@@ -11,8 +11,12 @@ from typing import Any, Final, NamedTuple
 
 HEADER: Final = struct.Struct(">cII")
 
-MAX_BODY: Final = 64 << 20
-"""Bytes of one message. A kernel keeps its results below a quarter of this."""
+MAX_RESULT: Final = 64 << 20
+"""Bytes of one result. It is passed on in pieces as it comes: what user code announces takes no
+memory of the agent's."""
+
+MAX_BODY: Final = 4 << 20
+"""Bytes of any other message."""
 
 PLAN: Final = b"p"
 RUN: Final = b"r"
@@ -30,11 +34,14 @@ _KNOWN: Final = frozenset({KEEPER, READY, RESULT, DONE, REPLY, EXIT})
 
 
 class Message(NamedTuple):
-    """One message of a kernel."""
+    """One message of a kernel, or (of a result) a piece of one."""
 
     kind: bytes
     number: int
     body: bytes
+    length: int = 0  # of the whole
+    first: bool = True
+    last: bool = True
 
 
 class MessageError(ValueError):
@@ -63,25 +70,50 @@ def decode(message: Message) -> dict[str, Any]:
 
 
 class Decoder:
-    """Feed bytes as they arrive, iterate over the messages that are complete."""
+    """Feed bytes as they arrive, iterate over what is complete of them."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._open: tuple[int, int, int] | None = None  # a result: number, length, bytes to come
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """Yield every message completed by *data*.
+        """Yield every message completed by *data*, and of results what has come.
 
         Raises:
-            MessageError: it is not one, or larger than `MAX_BODY`.
+            MessageError: it is not one, or too large.
         """
         self._buffer += data
-        while len(self._buffer) >= HEADER.size:
-            kind, number, length = HEADER.unpack_from(self._buffer)
-            if kind not in _KNOWN or length > MAX_BODY:
-                raise MessageError(f"kind {kind!r} of {length} bytes")
-            end = HEADER.size + length
-            if len(self._buffer) < end:
+        while self._buffer or self._open:
+            message = self._piece(*self._open) if self._open else self._message()
+            if message is None:
                 return
-            body = bytes(memoryview(self._buffer)[HEADER.size : end])
-            del self._buffer[:end]
-            yield Message(kind, number, body)
+            yield message
+
+    def _message(self) -> Message | None:
+        if len(self._buffer) < HEADER.size:
+            return None
+        kind, number, length = HEADER.unpack_from(self._buffer)
+        if kind not in _KNOWN or length > (MAX_RESULT if kind == RESULT else MAX_BODY):
+            raise MessageError(f"kind {kind!r} of {length} bytes")
+        if kind == RESULT:
+            del self._buffer[: HEADER.size]
+            self._open = number, length, length
+            return self._piece(number, length, length)
+        end = HEADER.size + length
+        if len(self._buffer) < end:
+            return None
+        body = self._cut(end)[HEADER.size :]
+        return Message(kind, number, body, length)
+
+    def _piece(self, number: int, length: int, left: int) -> Message | None:
+        if not self._buffer and left:
+            return None
+        body = self._cut(min(left, len(self._buffer)))
+        rest = left - len(body)
+        self._open = (number, length, rest) if rest else None
+        return Message(RESULT, number, body, length, first=left == length, last=not rest)
+
+    def _cut(self, size: int) -> bytes:
+        found = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
+        return found

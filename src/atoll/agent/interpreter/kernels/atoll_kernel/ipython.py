@@ -78,6 +78,10 @@ class _Shell(InteractiveShell):
         except Exception:
             self.shown = None
 
+    def ask_exit(self) -> None:
+        """Take ``exit`` and ``quit`` as what they are in a script."""
+        raise SystemExit
+
     def enable_gui(self, gui: Any = None) -> None:
         """There is no screen."""
 
