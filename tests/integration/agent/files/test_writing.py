@@ -131,6 +131,19 @@ def test_final_links_are_followed_also_dangling_ones(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
 
 
+def test_a_link_with_a_slash_at_its_end_means_a_directory(tmp_path: Path) -> None:
+    """As for open(2); `rstrip` of the slash would make it mean the file."""
+    (tmp_path / "f").write_bytes(b"old")
+    (tmp_path / "file").symlink_to("f/")
+    (tmp_path / "nothing").symlink_to("new/")
+    with pytest.raises(errors.NotDirectoryError):
+        write(tmp_path / "file", b"x")
+    with pytest.raises(errors.FileNotFoundError):
+        write(tmp_path / "nothing", b"x")
+    assert (tmp_path / "f").read_bytes() == b"old"
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_loop_of_links_is_typed(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
