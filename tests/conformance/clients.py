@@ -8,6 +8,7 @@ import asyncio
 import http.client
 import json
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ import atoll.sync
 from atoll.errors import SandboxError
 
 T = TypeVar("T")
+
+FRAMES = "application/vnd.atoll.frames"
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,12 @@ class HttpClient:
             fields["timeout"] = round(fields["timeout"] * 1000)
         if isinstance(command, list):
             fields["shellState"] = False
-        status, body = await self._request("POST", "/exec", json.dumps(fields).encode())
+        stdin = fields.pop("stdin", None)
+        if stdin is None:
+            status, body = await self._request("POST", "/exec", json.dumps(fields).encode())
+        else:
+            body = _with_input(fields | {"stdin": True}, stdin)
+            status, body = await self._request("POST", "/exec", body, FRAMES)
         told = json.loads(body)
         if status == 200:
             return self._result(told)
@@ -217,7 +225,7 @@ class HttpClient:
             stderr,
             told["signal"],
             told["truncated"],
-            (len(stdout), len(stderr)),
+            (told["stdoutTotal"], told["stderrTotal"]),
             error,
         )
 
@@ -253,12 +261,12 @@ class HttpClient:
         return [found["port"] for found in json.loads(body)["ports"]]
 
     async def _request(
-        self, method: str, path: str, body: bytes | None = None
+        self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
     ) -> tuple[int, bytes]:
         def request() -> tuple[int, bytes]:
             connection = _UnixConnection(self._socket)
             try:
-                connection.request(method, self._base + path, body)
+                connection.request(method, self._base + path, body, {"content-type": kind})
                 answer = connection.getresponse()
                 return answer.status, answer.read()
             finally:
@@ -268,6 +276,14 @@ class HttpClient:
 
     async def close(self) -> None:
         pass
+
+
+def _with_input(fields: dict[str, Any], stdin: str | bytes) -> bytes:
+    """Return a request with its standard input: frames HEADER, STDIN… and STDIN_CLOSE."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    pieces = [data[start : start + 1_000_000] for start in range(0, len(data), 1_000_000)]
+    parts = [(1, json.dumps(fields).encode()), *((7, piece) for piece in pieces), (8, b"")]
+    return b"".join(struct.pack(">BI", kind, len(body)) + body for kind, body in parts)
 
 
 def _bytes(told: dict[str, Any], name: str) -> bytes:

@@ -77,6 +77,8 @@ class Buffered:
             timed_out=end.get("timed_out", False),
             oom_killed=end.get("oom_killed", False),
             state_saved=end.get("state_saved", True),
+            stdout_total=end.get("stdout_bytes", 0),
+            stderr_total=end.get("stderr_bytes", 0),
         )
         return plain.to_dict() | both(self._output)
 

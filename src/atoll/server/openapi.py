@@ -64,6 +64,8 @@ _SPECIAL: Mapping[type, Json] = {
             "timedOut": {"type": "boolean"},
             "oomKilled": {"type": "boolean"},
             "stateSaved": {"type": "boolean"},
+            "stdoutTotal": {"type": "integer", "description": "Bytes, also where it was cut."},
+            "stderrTotal": {"type": "integer"},
         },
     },
     process.ProcessLogs: {

@@ -100,6 +100,8 @@ class ExecResult(Result, frozen=True, kw_only=True):
             "timedOut": self.timed_out,
             "oomKilled": self.oom_killed,
             "stateSaved": self.state_saved,
+            "stdoutTotal": self.stdout_total,
+            "stderrTotal": self.stderr_total,
         }
         return wire | _exact(stdout=self.stdout_bytes, stderr=self.stderr_bytes)
 

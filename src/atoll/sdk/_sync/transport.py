@@ -67,6 +67,7 @@ class Transport:
         self.endpoint = endpoint
         self._client: httpx2.Client | None = None
         self._scope: object = None
+        self._connecting = _io.Lock()
         self.closed = False
         self._reached = False
 
@@ -214,9 +215,10 @@ class Transport:
     def _connected(self) -> "httpx2.Client":
         """Return the client of this event loop, or of this process after a fork."""
         scope = _io.scope()
-        if self._client is None or (scope is not self._scope and scope != self._scope):
-            self._client, self._scope = _new_client(self.endpoint), scope
-        return self._client
+        with self._connecting:
+            if self._client is None or (scope is not self._scope and scope != self._scope):
+                self._client, self._scope = _new_client(self.endpoint), scope
+            return self._client
 
     def close(self) -> None:
         """Close all connections; nothing is sent any more."""
