@@ -1,5 +1,6 @@
 """How a sandbox starts, wakes from a stop, or fails to: the work of the transition ``start``."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -102,6 +103,14 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
     force, before = in_force(shared.lifecycle, launch), record.in_force
     if before:  # what carried sessions know
         force = msgspec.structs.replace(force, env=before.env)
+        await asyncio.gather(_runs(box, force), box.carried.restore(endpoint))
+        shared.faults.at("start.sessions")
+    else:
+        await _runs(box, force)
+    return endpoint
+
+
+async def _runs(box: "Sandbox", force: InForce) -> None:
     now = rules.now()
     await box.entry.save(
         state=State.RUNNING,
@@ -110,11 +119,7 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
         last_activity_at=now,
         exit_code=None,
     )
-    shared.faults.at("start.running")
-    if before:
-        await box.carried.restore(endpoint)
-        shared.faults.at("start.sessions")
-    return endpoint
+    box.shared.faults.at("start.running")
 
 
 async def _started(box: "Sandbox", endpoint: Endpoint) -> None:
