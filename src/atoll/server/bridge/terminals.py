@@ -67,9 +67,11 @@ def choose(session: str | None, listed: Sequence[Listed]) -> Choice:
         raise ContainerUnavailableError(
             f"the sandbox has {MAX_TERMINALS} terminals", context={"reason": "capacity"}
         )
-    earlier = sum(one.id.startswith(prefix) for one in terminals)
-    suffix = secrets.token_hex(12) if session is None else str(earlier)
-    return Choice(prefix + suffix, runs=False)
+    if session is None:
+        return Choice(prefix + secrets.token_hex(12), runs=False)
+    # Not their count: the agent forgets the earlier ones first.
+    earlier = [int(one.id.removeprefix(prefix)) for one in terminals if one.id.startswith(prefix)]
+    return Choice(f"{prefix}{max(earlier, default=-1) + 1}", runs=False)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Terminals and commands with a real agent, without containers: for machines without root."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,9 +87,13 @@ def test_callers_of_a_session_at_the_same_time_share_its_terminal(
 
     def ask(number: int) -> None:
         with opened(engine, id, "session=s") as terminal:
-            terminal.send(b"echo pid-$$-%d-\n" % number)
-            found = shown(terminal, b"-%d-\r" % number)
-            pids.append(found.rpartition(b"pid-")[2].split(b"-")[0])
+            terminal.send(b"echo $$-by-%d\n" % number)
+            mine = re.compile(rb"(\d+)-by-%d\r" % number)
+            found = b""
+            while not (match := mine.search(found)):
+                message = terminal.recv(30)
+                found += message if isinstance(message, bytes) else b""
+            pids.append(match[1])
 
     callers = [threading.Thread(target=ask, args=(number,)) for number in range(5)]
     for caller in callers:

@@ -23,6 +23,8 @@ def test_a_session_whose_terminal_ended_gets_a_new_one() -> None:
     first = choose("s", [])
     second = choose("s", [Listed(id=first.id, running=False)])
     assert (second.runs, second.id == first.id) == (False, False)
+    third = choose("s", [Listed(id=second.id, running=False)])
+    assert third.id not in {first.id, second.id}
 
 
 def test_a_sandbox_has_so_many_terminals_and_no_more() -> None:
