@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import atoll
-from bench import floors, many, previews, trees
+from bench import copies, floors, many, previews, trees
 from bench.table import Report, Row, Samples, timed
 
 QUICK = "--quick" in sys.argv
@@ -232,6 +232,13 @@ class Bench:
         image = await self._rootfs()
         await trees.installing(sandbox, image, self.state_dir, packages, self.report)
 
+    async def copies(self, size: int) -> None:
+        """Forks and backups of a workspace of *size* bytes."""
+        sandbox = self.new(instance_type="standard-4")
+        await copies.forks(sandbox, size, self.report)
+        await copies.backups(sandbox, size, self.report)
+        await sandbox.destroy()
+
     async def sdk_import(self) -> None:
         async def run(text: str) -> None:
             await asyncio.to_thread(floors.quiet, sys.executable, "-I", "-c", text)
@@ -261,6 +268,7 @@ async def main() -> None:
             await bench.stream(size)
             await bench.files(size)
             await bench.trees(0.2 if QUICK else 1)
+            await bench.copies(size)
             await bench.sdk_import()
         await stopped(state_dir)
     await many.measure(report, 20 if QUICK else 50)
