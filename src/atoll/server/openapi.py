@@ -85,6 +85,9 @@ _SPECIAL: Mapping[type, Json] = {
 }
 """Results whose JSON is not that of their fields (`to_dict`)."""
 
+_BUFFERED = frozenset({ops.EXEC, ops.ATTACH, ops.RUN_CODE})
+"""Streams that become one JSON result where the caller asks for it."""
+
 _LINKS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "create_session": (("session", "$response.body#/id"),),
     "start_process": (("process", "$response.body#/id"),),
@@ -224,7 +227,7 @@ def _success(op: Op[Any, Any]) -> Json:
         content = {shapes.NDJSON: _TEXT}
     elif op.kind is Kind.STREAM:
         streams: Json = {frames.CONTENT_TYPE: _TEXT, shapes.SSE: _TEXT, shapes.NDJSON: _TEXT}
-        content = streams | (result if op.result is process.ExecResult else {})
+        content = streams | (result if op in _BUFFERED else {})
     elif op.kind is Kind.DOWNLOAD:
         content = {"*/*": {"schema": {}}}
     return {"description": (op.result.__doc__ or "").partition("\n")[0], "content": content}

@@ -29,14 +29,34 @@ ENDLESS = ("watch", "events", "attach_worker", "connect_port", "connect_previews
            "stream_process_logs")  # fmt: skip
 """Operations whose answers go on until the caller leaves, which schemathesis does not."""
 
+FAULTS = """
+import schemathesis
+
+@schemathesis.check
+def no_fault_of_the_engine(ctx, response, case):
+    if response.status_code >= 500:
+        assert response.json()["code"] != "INTERNAL_ERROR"
+"""
+"""A check beside those of schemathesis: what fails in a sandbox has a code of its own, also where
+its status is 500; only a fault of the engine has none."""
+
 # Which signals, ports, times or archives there are stands in no schema: 400 names the field.
 SETTINGS = """
+hooks = "faults.py"
+
 [parameters]
 "path.namespace" = "N"
 "path.id" = "box"
+"path.session" = { dictionary = "there", probability = 0.5 }
+"path.process" = { dictionary = "there", probability = 0.5 }
+"path.operation" = { dictionary = "there", probability = 0.5 }
+"query.path" = { dictionary = "there", probability = 0.5 }
+
+[dictionaries.there]
+values = ["there"]
 
 [checks]
-not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 501, 502, 503, 507]
+not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "5xx"]
 positive_data_acceptance.expected-statuses = ["2xx", 304, 400, 401, 403, 404, 408, 409, 410, "5xx"]
 """
 
@@ -70,6 +90,17 @@ def run(state: Path, options: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+def furnish(client: httpx2.Client) -> None:
+    """Make a file, a session, a process and an operation that chance would not find."""
+    box = "/v2/namespaces/N/sandboxes/box"
+    client.put(f"{box}/files?path=there", content=b"text\n").raise_for_status()
+    client.post(f"{box}/sessions", json={"id": "there"}).raise_for_status()
+    process = {"command": "sleep 2", "processId": "there"}
+    client.post(f"{box}/processes", json=process).raise_for_status()
+    named = {"idempotency-key": "there"}
+    client.post(f"{box}/exec", json={"command": "echo x"}, headers=named).raise_for_status()
+
+
 def main() -> int:
     state = Path(sys.argv[1])
     os.environ |= {
@@ -80,7 +111,10 @@ def main() -> int:
     engine = EngineProcess(state / "engine", "--port", "0")
     url = engine.hello["url"]
     (state / "schemathesis.toml").write_text(SETTINGS)
+    (state / "faults.py").write_text(FAULTS)
     try:
+        with engine.client() as client:
+            furnish(client)
         document = httpx2.get(f"{url}/v2/openapi.json?token={KEY}")
         (state / "openapi.json").write_bytes(document.content)
         done = subprocess.run(

@@ -33,16 +33,15 @@ def asked(url: str) -> tuple[int, float]:
 
 
 @pytest.mark.usefixtures("_many_files")
-@pytest.mark.parametrize("said", [b"", b"GET /v2/version HTTP/1.1\r\nx: "])
-def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path, said: bytes) -> None:
+def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
     engine = EngineProcess(tmp_path / "state", "--port", "0")
     url = engine.hello["url"]
     address = (urlsplit(url).hostname, urlsplit(url).port)
     try:
         with ExitStack() as stack:
-            for _ in range(IDLE):
+            for number in range(IDLE):
                 held = stack.enter_context(socket.create_connection(address, timeout=20))
-                held.sendall(said)
+                held.sendall(b"GET /v2/version HTTP/1.1\r\nx: " if number % 2 else b"")
             found = [asked(url) for _ in range(5)]
             with engine.client() as client:
                 assert client.get("/v2/version").is_success

@@ -81,3 +81,15 @@ def test_a_free_port_has_no_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
     assert sockets.owner_of(port) is None
+
+
+def test_a_connection_whose_other_end_vanished_is_noticed() -> None:
+    """The kernel asks; what it is told of the listener holds for each connection."""
+    listener = sockets.tcp("127.0.0.1", 0, keys=False)
+    listener.setblocking(True)
+    with listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            for name, value in sockets.KEEPALIVE.items():
+                assert accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
