@@ -13,7 +13,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from atoll.errors import MethodFailedError, MethodNotFoundError, SandboxError, from_wire
+from atoll.errors import (
+    HookFailedError,
+    MethodFailedError,
+    MethodNotFoundError,
+    SandboxError,
+    from_wire,
+)
 from atoll.sdk import _calls
 from atoll.sdk._async.sandbox import Sandbox
 from atoll.sdk._async.target import Address
@@ -195,7 +201,7 @@ class Objects:
             result = await result if inspect.isawaitable(result) else result
             return values.encode(result, f"what {delivery.method} returns")
         except Exception as error:
-            raise _failure(error, delivery.method) from error
+            raise _failure(error, delivery.method, delivery.kind) from error
         finally:
             instance.ctx.storage.flush()
 
@@ -219,12 +225,13 @@ def _named(delivery: Delivery) -> dict[str, Any]:
     return {name: values.decode(value) for name, value in delivery.kwargs.items()}
 
 
-def _failure(error: Exception, method: str) -> SandboxError:
+def _failure(error: Exception, method: str, kind: str = "method") -> SandboxError:
     """Return the typed error of what user code raised, which is logged with its traceback."""
     if isinstance(error, SandboxError):
         return error
     _log.error("%s raised", method, exc_info=error)
-    return MethodFailedError(
+    cls = HookFailedError if kind == "hook" else MethodFailedError
+    return cls(
         f"{method} raised {type(error).__name__}: {error}",
         context={"method": method, "type": type(error).__name__},
     )

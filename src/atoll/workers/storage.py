@@ -176,14 +176,14 @@ class Storage:
             self.flush()
             made = self._transaction = Transaction()
             token = _current.set(made)
-            connection = self._connection()
-            connection.execute("BEGIN IMMEDIATE")
             try:
+                connection = self._connection()
+                connection.execute("BEGIN IMMEDIATE")
                 result = await _called(closure, made)
                 self._end(connection, "ROLLBACK" if made.rolled_back else "COMMIT")
                 return result
             except BaseException:
-                self._end(connection, "ROLLBACK")
+                self._end(self._connection(), "ROLLBACK")
                 raise
             finally:
                 _current.reset(token)

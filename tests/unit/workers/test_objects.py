@@ -7,6 +7,7 @@ import pytest
 import atoll
 from atoll.errors import (
     DeadlockError,
+    HookFailedError,
     MethodFailedError,
     MethodNotFoundError,
     PortInUseError,
@@ -132,6 +133,8 @@ async def test_whatever_a_method_does_is_an_answer(
         await objects.run(ask("fail"))
     assert failed.value.context == {"method": "fail", "type": "KeyError"}
     assert "Traceback" in caplog.text
+    with pytest.raises(HookFailedError, match="KeyError"):
+        await objects.run(ask("fail", kind="hook"))
     with pytest.raises(PortInUseError):
         await objects.run(ask("refuse"))
     with pytest.raises(ValidationFailedError, match="what thing returns"):

@@ -196,3 +196,19 @@ async def test_closing_and_removing_leave_nothing(storage: Storage) -> None:
     remove(storage._file)
     assert list(storage._file.parent.iterdir()) == []
     remove(storage._file)
+
+
+async def test_a_transaction_that_cannot_begin_keeps_nobody_out(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await storage.put("a", 1)
+    await storage.sync()
+    with sqlite3.connect(storage._file, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        storage._connection().execute("PRAGMA busy_timeout = 1")
+        with pytest.raises(sqlite3.OperationalError):
+            await storage.transaction(lambda _: None)
+        other.execute("ROLLBACK")
+    other.close()
+    await storage.transaction(lambda _: storage.put("b", 2))
+    assert await storage.get("b") == 2

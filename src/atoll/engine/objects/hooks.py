@@ -8,6 +8,7 @@ and is reported to `on_error`: it must not come again for ever, nor keep anythin
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -50,7 +51,7 @@ class Hooks:
         self._deliveries = deliveries
         self._lookup = lookup
         self._timeout = timeout
-        self._locks: dict[Key, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -81,16 +82,13 @@ class Hooks:
 
     async def settle(self, key: Key) -> None:
         """Tell everything that is due of *key*; return when it was told, or nobody is there."""
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        async with lock:
+        async with self._locks.setdefault(key, asyncio.Lock()):
             try:
                 await self._settle(key)
             except (WorkerUnavailableError, LostError):
                 log.debug("nobody to tell", namespace=key[0], sandbox=key[1])
             except SandboxError as error:
                 log.warning("hooks failed", namespace=key[0], sandbox=key[1], reason=str(error))
-        if not lock.locked():
-            self._locks.pop(key, None)
 
     async def _settle(self, key: Key) -> None:
         record = await self._lookup(*key).load()

@@ -135,7 +135,7 @@ class Preparing:
             try:
                 if run:
                     await self._run(box, run)
-                    await self._ports(box, required)
+                    await self._ports(box, required, ENTRYPOINT)
                 await self._settled(box)
                 if not run:
                     await self._ports(box, required)
@@ -167,11 +167,10 @@ class Preparing:
             if self._registry.known(box.namespace):
                 raise
 
-    async def _ports(self, box: "Sandbox", required: list[int]) -> None:
+    async def _ports(self, box: "Sandbox", required: list[int], process: str | None = None) -> None:
         until = time.monotonic() + self._patience
         for port in required:
-            wanted = WaitForPort(port=port, mode="tcp")
-            while not await _answers(box, wanted):
+            while not await _answers(box, port, process):
                 if time.monotonic() > until:
                     raise ProcessReadyTimeoutError(
                         f"nothing listens on the required port {port} of {box.id!r}",
@@ -181,8 +180,12 @@ class Preparing:
                 await asyncio.sleep(INTERVAL)
 
 
-async def _answers(box: "Sandbox", wanted: WaitForPort) -> bool:
+async def _answers(box: "Sandbox", port: int, process: str | None) -> bool:
+    """Whether the port answers; a *process* that should listen there must not have ended."""
     endpoint = box.endpoint
     if endpoint is None:
         raise LinkError("the sandbox is gone")
+    wanted = WaitForPort(port=port, mode="tcp")
+    if process is not None:
+        return (await box.shared.processes.wait_for_port(box, process, wanted)).ready
     return await ports.answer(await ports.namespace(endpoint), wanted) is not None

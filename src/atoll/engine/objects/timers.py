@@ -7,6 +7,7 @@ there nothing is counted: its rows wait until one attaches.
 """
 
 import asyncio
+import json
 import secrets
 import time
 from collections import defaultdict
@@ -31,6 +32,9 @@ FIRST_PAUSE = 2.0
 
 LONGEST_WAIT = 30.0
 """Seconds after which the clock is looked at again, whatever it said: it may have been set."""
+
+FAULT_PAUSE = 1.0
+"""Seconds after a fault of ours, like a full disk, before the same timers are tried again."""
 
 BATCH = 200
 
@@ -86,7 +90,7 @@ class Timers:
         self._now = now
         self._changed = asyncio.Event()
         self._busy: dict[Key, asyncio.Task[None]] = {}
-        self._parked: set[Key] = set()
+        self._parked: set[str] = set()  # namespaces and projects whose Worker is away
         self._firing: set[str] = set()
         self._loop: asyncio.Task[None] | None = None
 
@@ -215,8 +219,9 @@ class Timers:
         due: dict[Key, list[Timer]] = defaultdict(list)
         while True:
             rows = await self._database.read(
-                "SELECT next_try, body FROM timers ORDER BY next_try, uid LIMIT ? OFFSET ?",
-                (BATCH, offset),
+                "SELECT next_try, body FROM timers WHERE namespace NOT IN"
+                " (SELECT value FROM json_each(?)) ORDER BY next_try, uid LIMIT ? OFFSET ?",
+                (json.dumps(sorted(self._parked)), BATCH, offset),
             )
             for next_try, body in rows:
                 if float(next_try) > now:
@@ -231,7 +236,7 @@ class Timers:
 
     def _start(self, due: dict[Key, list[Timer]]) -> None:
         for key, timers in due.items():
-            if key not in self._busy and key not in self._parked:
+            if key not in self._busy:
                 task = asyncio.create_task(self._fire_all(key, timers))
                 self._busy[key] = task
 
@@ -242,12 +247,12 @@ class Timers:
                     continue
                 await self._fire_one(timer)
         except WorkerUnavailableError:
-            self._parked.add(key)
+            self._parked.add(key[0])
         except LostError:
             log.info("a timer fires again", namespace=key[0], id=key[1])
         except Exception as error:
             log.error("timer failed", namespace=key[0], id=key[1], exc_info=error)
-            self._parked.add(key)
+            await asyncio.sleep(FAULT_PAUSE)
         finally:
             del self._busy[key]
             self._changed.set()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import atoll
+from atoll.errors import ProcessExitedBeforeReadyError
 from integration.workers.project import Project, serving
 
 pytestmark = pytest.mark.e2e
@@ -63,3 +64,15 @@ async def test_a_thaw_is_no_start(project: Project) -> None:
     await project.eventually(frozen)
     await box.exec("true")
     assert await box.call("starts") == 1
+
+
+@pytest.mark.timeout(180)
+async def test_an_entry_point_that_ends_is_told_at_once(tmp_path: Path) -> None:
+    code = CODE.replace("python3 -m http.server 8080 --directory /etc", "sh -c 'echo why; exit 7'")
+    async with serving(tmp_path, code, level="container") as served:
+        box = served.box()
+        await served.eventually(lambda: box.call("starts"), lambda found: found is None)
+        with pytest.raises(ProcessExitedBeforeReadyError) as failed:
+            await box.exec("true")
+        assert failed.value.context["exit_code"] == 7
+        assert "why" in failed.value.context["tail"]

@@ -251,3 +251,12 @@ async def test_a_wrong_cron_changes_nothing(timers: Timers, store: Store) -> Non
     with pytest.raises(InvalidConfigError):
         await timers.set_crons("p", ["x"])
     assert len(await store.read("SELECT 1 FROM timers", ())) == 1
+
+
+async def test_a_fault_of_the_engine_fires_again_and_parks_nobody(
+    timers: Timers, clock: Clock, fired: Fired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("atoll.engine.objects.timers.FAULT_PAUSE", 0.01)
+    fired.failures = [OSError("disk")]
+    await timers.add(BOX, "f", "x", START)
+    await until(lambda: fired.payloads == ["x", "x"])
