@@ -4,6 +4,7 @@ Its pings do not help there: they end with a close that waits until all is read 
 """
 
 import asyncio
+from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -34,6 +35,12 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         """Go on: the other end has read."""
         self._read_on()
         super().resume_writing()
+
+    async def send(self, message: Any) -> None:
+        """Send; an upgrade that was refused is complete, which the library would log as a fault."""
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True
 
     def _read_on(self) -> None:
         if self._stalled:
