@@ -25,6 +25,10 @@ from atoll.wire.frames import Kind
 GRACE: Final = 1.0
 """Seconds between the interrupt of an execution and the end of its kernel."""
 
+AGAIN: Final = 0.3
+"""Seconds after which it is interrupted once more: the first may have come before the code began,
+when a kernel ignores it, as it must ignore one that comes too late."""
+
 START: Final = 60.0
 """Seconds a kernel may take until it is ready, imports on a busy machine included."""
 
@@ -210,7 +214,12 @@ class Context:
             )
         elif self.kernel:
             self.kernel.interrupt()
+            self._loop.later(AGAIN, lambda: self._interrupt_again(job))
             self._killing = self._loop.later(GRACE, self._kill)
+
+    def _interrupt_again(self, job: Execution) -> None:
+        if job is self._active and self.kernel:
+            self.kernel.interrupt()
 
     def _kill(self) -> None:
         if self.kernel:

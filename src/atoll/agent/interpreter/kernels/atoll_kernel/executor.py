@@ -23,7 +23,6 @@ class StdinNotImplementedError(NotImplementedError):
 
 def refuse_input(*_: Any, **__: Any) -> Any:
     """Stand in for `input` and `getpass`."""
-    __tracebackhide__ = True
     raise StdinNotImplementedError(
         "input() cannot be answered in a code context; pass values with variables= or in the code"
     )

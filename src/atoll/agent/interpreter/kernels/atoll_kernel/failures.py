@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from types import TracebackType
 from typing import Any
 
 from .plain import encodable
@@ -50,6 +51,19 @@ def formatted(error: BaseException) -> list[str]:
     except Exception:  # an exception whose own text cannot be had
         text = f"{type(error).__name__}"
     return text.rstrip("\n").split("\n")
+
+
+def without_ours(tb: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of the kernel."""
+    entries = []
+    while tb is not None:
+        if not tb.tb_frame.f_code.co_filename.startswith(OURS):
+            entries.append(tb)
+        tb = tb.tb_next
+    rest: TracebackType | None = None
+    for entry in reversed(entries):
+        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return rest
 
 
 def line_number(error: BaseException, cell: str) -> int | None:

@@ -72,8 +72,12 @@ class _Shell(InteractiveShell):
 
     def showtraceback(self, *args: Any, **options: Any) -> None:
         """Format an exception, also one whose own text cannot be had."""
-        self.raised = self.raised or sys.exc_info()[1]
+        error = sys.exc_info()[1]
+        self.raised = self.raised or error
         try:
+            if error is not None:
+                error.__traceback__ = failures.without_ours(error.__traceback__)
+                args = ((type(error), error, error.__traceback__), *args[1:])
             super().showtraceback(*args, **options)
         except Exception:
             self.shown = None

@@ -55,7 +55,6 @@ class Kernel:
             self._link.send(channel.RESULT, number, rich.encode(forms, type=kind, **fields))
 
     def _interrupt(self, *_: object) -> None:
-        __tracebackhide__ = True
         if self._running:
             raise KeyboardInterrupt
 
