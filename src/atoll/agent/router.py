@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from atoll import errors
-from atoll.agent import answer, channel, tree
+from atoll.agent import answer, channel, greeting, tree
 from atoll.agent.answer import Request
 from atoll.agent.children import Children
 from atoll.agent.commands import Commands, utc_now
@@ -25,7 +25,7 @@ from atoll.agent.listener import Gate, open_listener, tune
 from atoll.agent.loop import GONE, READ, Loop
 from atoll.agent.sessions import Sessions
 from atoll.wire import frames
-from atoll.wire.agent import KILL_GRACE, PROTOCOL
+from atoll.wire.agent import KILL_GRACE
 from atoll.wire.frames import MAX_FRAME, Kind
 
 HEADER_TIMEOUT: Final = 10.0
@@ -82,6 +82,10 @@ class Router:
             sock, _address = self._listener.accept()
         except OSError:
             return
+        self.take(sock)
+
+    def take(self, sock: socket.socket) -> None:
+        """Take over a connection that was accepted."""
         tune(sock)
         if len(self._pending) >= MAX_PENDING:  # the engine sends its HEADER at once
             next(iter(self._pending)).refuse()
@@ -123,12 +127,7 @@ class Router:
         )
 
     def _hello(self, request: Request) -> None:
-        body = {
-            "protocol": PROTOCOL,
-            "version": self._config.version,
-            "generation": self._config.generation,
-            "pid": os.getpid(),
-        }
+        body = greeting.hello(self._config.version, self._config.generation)
         answer.reply(self.loop, request.sock, body)
 
     def _assign(self, request: Request) -> None:
@@ -313,11 +312,3 @@ class Pending:
         self._sock.close()
         for fd in self._fds:
             os.close(fd)
-
-
-def ignore_signals() -> None:
-    """Ignore every signal that root inside can send (SIGCHLD is needed, KILL does not reach pid 1)."""
-    kept = {signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}
-    for number in signal.valid_signals() - kept:
-        with suppress(OSError):
-            signal.signal(number, signal.SIG_IGN)

@@ -24,7 +24,7 @@ def test_graces_leave_room_for_the_promise_of_one_second() -> None:
 def test_the_agent_starts_with_the_standard_library_alone() -> None:
     code = (
         "import sys; sys.path = [p for p in sys.path if 'site-packages' not in p];"
-        "sys.path.insert(0, sys.argv[1]); import atoll.agent.__main__, atoll.agent.files.dispatch;"
+        "sys.path.insert(0, sys.argv[1]); import atoll.agent.start, atoll.agent.files.dispatch;"
         "print(sorted({m.partition('.')[0] for m in sys.modules} & "
         "{'msgspec', 'asyncio', 'ssl', 'pwd', 'grp', 'dataclasses', 'inspect', 'subprocess'}))"
     )
