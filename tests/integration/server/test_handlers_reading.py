@@ -1,5 +1,6 @@
 """Reading starts nothing, whatever the operation; only the file API reads from a running sandbox."""
 
+import re
 from typing import Any
 
 import httpx2
@@ -15,7 +16,8 @@ BODIES: dict[str, Any] = {"wait_for_port": {"port": 80}}
 
 
 async def ask(client: httpx2.AsyncClient, op: "ops.Op[Any, Any]") -> int:
-    path = op.path.format(namespace="N", id="box", operation="o", session="default", process="p")
+    known = {"namespace": "N", "id": "box", "session": "default", "port": "80"}
+    path = re.sub(r"{(\w+)}", lambda match: known.get(match[1], "p"), op.path)
     return (await client.request(op.method, path, json=BODIES.get(op.name))).status_code
 
 
@@ -23,10 +25,10 @@ async def ask(client: httpx2.AsyncClient, op: "ops.Op[Any, Any]") -> int:
 async def test_reading_neither_creates_nor_wakes(
     client: httpx2.AsyncClient, engine: Engine, world: World, op: "ops.Op[Any, Any]"
 ) -> None:
-    assert await ask(client, op) in {200, 404}
+    assert await ask(client, op) < 500
     assert world.runtime.starts == 0
     sandbox = engine.sandbox("N", "box")
     await sandbox.ensure_running()
     await sandbox.stop()
-    assert await ask(client, op) in {200, 404}
+    assert await ask(client, op) < 500
     assert world.runtime.starts == 1
