@@ -1,4 +1,4 @@
-"""Reading starts nothing, whatever the operation; only the file API reads from a running sandbox."""
+"""Reading starts nothing, whatever the operation; only files and variables are read from a running sandbox."""
 
 import re
 from typing import Any
@@ -11,7 +11,10 @@ from atoll.wire import ops
 from atoll.wire.keys import Scope
 from integration.engine.scripted import World
 
-READING = [op for op in ops.TABLE if op.scope is Scope.READ and not op.path.startswith(ops.FILES)]
+INSIDE = (ops.FILES, ops.CONTEXTS + "/")
+"""What is kept nowhere but in a running sandbox."""
+
+READING = [op for op in ops.TABLE if op.scope is Scope.READ and not op.path.startswith(INSIDE)]
 BODIES: dict[str, Any] = {"wait_for_port": {"port": 80}}
 
 
