@@ -30,11 +30,19 @@ class Wanted(NamedTuple):
 
 
 def wanted(
-    request: Any, method: str | None, headers: Mapping[str, str] | None, body: Any
+    request: Any,
+    method: str | None,
+    headers: Mapping[str, str] | None,
+    body: Any,
+    *,
+    take_body: bool = True,
 ) -> Wanted:
     """Return what *request* asks for: a URL, a path, or a request of a Worker or web framework.
 
     What is given beside it comes first.
+
+    Args:
+        take_body: whether to take the body from *request*: it can be read once.
 
     Raises:
         ValidationFailedError: it is none of these.
@@ -45,8 +53,8 @@ def wanted(
         method = method or getattr(request, "method", None)
         given = getattr(request, "headers", {})
         fields = _fields(given) if headers is None else fields
-        if body is None and (method or "GET").upper() not in {"GET", "HEAD"}:
-            body = _body_of(request)
+        if body is None and take_body and (method or "GET").upper() not in {"GET", "HEAD"}:
+            body = body_of(request)
     parts = urlsplit(url)
     if not (url.startswith("/") or (parts.scheme in {"http", "https", "ws", "wss"})):
         raise ValidationFailedError(
@@ -69,7 +77,8 @@ def _fields(headers: Any) -> list[tuple[str, str]]:
     return list(headers.items())
 
 
-def _body_of(request: Any) -> Any:
+def body_of(request: Any) -> Any:
+    """Return the body of a request of any of the known libraries, as a stream where it has one."""
     stream = getattr(request, "stream", None)
     return stream() if callable(stream) else getattr(request, "body", None)
 

@@ -79,11 +79,6 @@ class Conversation:
         """The reason it was closed with."""
         return self._protocol.close_reason or ""
 
-    @property
-    def ending(self) -> bool:
-        """Whether nothing is left but to end the connection."""
-        return self._protocol.close_expected()
-
     def feed(self, data: bytes) -> list[Message]:
         """Return the messages that *data* completes; empty *data*: the connection has ended.
 

@@ -96,6 +96,13 @@ class Front(LimitedProtocol):
         if not transport.is_closing():
             LimitedProtocol.data_received(again, data)
 
+    def _ambiguous(self) -> str | None:
+        """Refuse what was sent ahead for a preview: the look is taken only where a request begins."""
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if any(route.target_of(host, self.site.domains) for host in hosts):
+            return "a request for a preview was sent ahead of an answer of the API"
+        return super()._ambiguous()
+
     # Raw connections
 
     def on_headers_complete(self) -> None:

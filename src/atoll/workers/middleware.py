@@ -58,7 +58,7 @@ class PreviewMiddleware:
         await websocket.relay(service, receive, send)
 
     async def _http(self, visit: Visit, receive: Any, send: Any) -> None:
-        body = _Body(receive)
+        body = _Body(receive, visit)
         work = asyncio.create_task(self._answer(visit._replace(body=body.read()), send))
         gone = asyncio.create_task(body.disconnected())
         try:
@@ -115,9 +115,11 @@ async def _nothing(scope: Any, receive: Any, send: Any) -> None:
 class _Body:
     """A request's body, and after it the end of its connection."""
 
-    def __init__(self, receive: Any) -> None:
+    def __init__(self, receive: Any, visit: Visit) -> None:
         self._receive = receive
         self._read = asyncio.Event()
+        if not visit.has_body:
+            self._read.set()
 
     async def read(self) -> AsyncIterator[bytes]:
         """Yield the body."""

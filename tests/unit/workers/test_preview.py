@@ -1,13 +1,19 @@
+import pytest
+
+from atoll.errors import ValidationFailedError
 from atoll.workers import Request
-from atoll.workers.preview import proxy_to_sandbox
+from atoll.workers.preview import end_to_end, proxy_to_sandbox
 
 
 async def test_an_ordinary_request_goes_on_to_the_worker() -> None:
     assert await proxy_to_sandbox(Request("http://localhost:8787/"), None) is None
 
 
-async def test_a_preview_of_nothing_exposed_is_an_invalid_token() -> None:
-    response = await proxy_to_sandbox(Request("http://8080-box-tok.localhost/"), None)
-    assert response is not None
-    assert response.status == 404
-    assert (await response.json())["code"] == "INVALID_TOKEN"
+async def test_a_preview_needs_to_know_whose_sandboxes_may_be_visited() -> None:
+    with pytest.raises(ValidationFailedError, match="namespace"):
+        await proxy_to_sandbox(Request("http://8080-box-tok.localhost/"), None)
+
+
+def test_what_is_about_the_connection_is_not_for_the_visitor() -> None:
+    fields = [("Content-Type", "x"), ("Connection", "close"), ("Transfer-Encoding", "chunked")]
+    assert end_to_end(fields) == [("Content-Type", "x")]

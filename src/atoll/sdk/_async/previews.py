@@ -35,6 +35,11 @@ class Visit(NamedTuple):
         """Whether the host name is a preview's."""
         return preview.parse(_ports.without_port(self.host)) is not None
 
+    @property
+    def has_body(self) -> bool:
+        """Whether a body follows the head."""
+        return _ports.has_body(self.fields)
+
 
 async def proxy_to_sandbox(request: Any, env: Any) -> ServiceResponse | WebSocket | None:
     """Answer *request* if its host name is a preview's; None: it is not, go on.
@@ -44,7 +49,7 @@ async def proxy_to_sandbox(request: Any, env: Any) -> ServiceResponse | WebSocke
         env: an engine, one namespace, or a mapping of bindings to namespaces; only their sandboxes
             can be visited.
     """
-    found = _ports.wanted(request, None, None, None)
+    found = _ports.wanted(request, None, None, None, take_body=False)
     fields = _ports.encoded(found)
     client = getattr(request, "client", None)
     visit = Visit(
@@ -52,22 +57,21 @@ async def proxy_to_sandbox(request: Any, env: Any) -> ServiceResponse | WebSocke
         found.target,
         _ports.host_of(request, fields),
         fields,
-        found.body,
-        _ports.scheme_of(request),
-        getattr(client, "host", client),
+        scheme=_ports.scheme_of(request),
+        client=getattr(client, "host", client),
     )
     if not visit.is_preview:
         return None
     if _ports.wants_websocket(fields):
         return await connect(visit, env)
-    return await answer(visit, env)
+    return await answer(visit._replace(body=_ports.body_of(request)), env)
 
 
 async def answer(visit: Visit, env: Any) -> ServiceResponse:
     """Return the answer to a visitor's request, also where that is a refusal."""
     connection = await _open(env)
     fields = _ports.visit_fields(visit.fields, visit.host, visit.client, visit.scheme)
-    body = visit.body if _ports.has_body(visit.fields) else None
+    body = visit.body if visit.has_body else None
     return await ask(connection, visit.method, visit.target, fields, body, None)
 
 

@@ -57,6 +57,6 @@ async def test_names_show_where_they_belong(env: atoll.Environment) -> None:
     assert repr(atoll.get_sandbox(env.Sandbox, "b")) == "<Sandbox Sandbox/b>"
 
 
-async def test_nothing_is_a_preview_yet(env: atoll.Environment) -> None:
+async def test_what_is_no_preview_goes_on(env: atoll.Environment) -> None:
     request = Request("http://localhost:8787/")
     assert await atoll.proxy_to_sandbox(request, env) is None
