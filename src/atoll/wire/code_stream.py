@@ -14,7 +14,7 @@ import msgspec
 from atoll import errors
 from atoll.wire import frames
 from atoll.wire.agent import OUTPUT_LIMIT
-from atoll.wire.frames import Frame, Kind
+from atoll.wire.frames import CHUNK, Frame, Kind
 from atoll.wire.interpreter import (
     CodeResult,
     ExecutionComplete,
@@ -219,8 +219,11 @@ class Collector:
         kept = text[: self._room[index]]
         self._room[index] -= len(kept)
         self._gap = self._gap or len(kept) < len(text)
-        if kept:
-            self._printed[index].append(kept)
+        pieces = self._printed[index]
+        if pieces and len(pieces[-1]) < CHUNK and not pieces[-1].endswith("\n"):
+            pieces[-1] += kept
+        elif kept:
+            pieces.append(kept)
 
     def _show(self, shown: CodeResult) -> None:
         if shown.type == "clear":

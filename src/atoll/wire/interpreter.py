@@ -173,7 +173,7 @@ class ExecutionComplete(Result, frozen=True, kw_only=True):
 
 
 class ExecutionLogs(Result, frozen=True, kw_only=True):
-    """What was printed, in the pieces it came in."""
+    """What was printed, in pieces that end with lines where that is possible."""
 
     stdout: list[str] = msgspec.field(default_factory=list)
     stderr: list[str] = msgspec.field(default_factory=list)

@@ -141,6 +141,8 @@ def test_more_than_the_limit_is_cut_and_said() -> None:
     whole = _collected(Stdout(data=b"", text=big), Stdout(data=b"", text="yz"))
     assert whole.truncated
     assert [len(piece) for piece in whole.logs.stdout] == [OUTPUT_LIMIT - 1, 1]
+    lines = _collected(*(Stdout(data=b"", text=text) for text in ("a", "b\n", "c\n", "")))
+    assert lines.logs.stdout == ["ab\n", "c\n"]
     assert _collected(Gap(from_offset=0, to_offset=1, reason="lost")).truncated
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from typing import Any
 
 PLOTLY = {
@@ -26,10 +27,12 @@ _FORMATS = {
 
 def forms(value: Any) -> dict[str, Any] | None:
     """Return the forms of a plotly figure or an altair chart; None for anything else."""
+    if isinstance(value, type):
+        return None
     modules = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
     if "plotly" in modules and hasattr(value, "to_plotly_json"):
         return _plotly(value)
-    if "altair" in modules and hasattr(value, "to_dict") and hasattr(value, "mark_bar"):
+    if any(kind.__name__ == "TopLevelMixin" for kind in type(value).__mro__):  # altair's charts
         return _altair(value)
     return None
 
@@ -38,6 +41,19 @@ def _plotly(figure: Any) -> dict[str, Any]:
     told = figure.to_plotly_json()
     html = figure.to_html(full_html=False, include_plotlyjs="cdn")
     return {"html": html, "json": told, "chart": plotly_chart(told)}
+
+
+def of_mime(mime: str, told: Any) -> dict[str, Any] | None:
+    """Return the forms of a figure that a library displays as its own type of JSON."""
+    if mime == "application/vnd.plotly.v1+json":
+        found = {"json": told, "chart": plotly_chart(told)}
+        plotly = sys.modules.get("plotly.io")
+        if plotly is not None:
+            found["html"] = plotly.to_html(told, full_html=False, include_plotlyjs="cdn")
+        return found
+    if mime.startswith("application/vnd.vegalite.") and isinstance(told, dict):
+        return {"json": told, "chart": altair_chart(told)}
+    return None
 
 
 def plotly_chart(told: dict[str, Any]) -> dict[str, Any]:

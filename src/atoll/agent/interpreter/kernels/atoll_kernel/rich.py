@@ -92,9 +92,18 @@ def of_mime(bundle: dict[str, Any]) -> Forms:
     for mime, value in bundle.items():
         if name := MIME.get(mime):
             found[name] = value
+        elif figure := _figure(mime, value):
+            found.update(figure)
         else:
             found.setdefault("data", {})[mime] = value
     return found
+
+
+def _figure(mime: str, value: Any) -> Forms | None:
+    try:
+        return charts.of_mime(mime, value)
+    except Exception:  # of a later version of its library
+        return None
 
 
 def of_value(value: Any, bundle: dict[str, Any]) -> Forms:

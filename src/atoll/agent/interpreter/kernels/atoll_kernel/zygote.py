@@ -19,7 +19,7 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from . import channel, figures, streams
+from . import channel, figures, hooks, rich, streams
 from .channel import Channel
 from .kernel import Kernel
 
@@ -62,6 +62,7 @@ def _executor() -> Any:
         for kernel in _kernels:
             kernel.emit(kind, forms, display_id)
 
+    hooks.install(lambda figure: emit("display", rich.forms(figure), None))
     figures.connect(lambda figure: emit("display", figures.forms(figure) or {}, None))
     os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
     try:

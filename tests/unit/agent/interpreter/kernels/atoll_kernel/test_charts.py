@@ -5,6 +5,7 @@ import pytest
 from atoll.agent.interpreter.kernels.atoll_kernel.charts import (
     altair_chart,
     forms,
+    of_mime,
     plotly_chart,
     plotly_type,
 )
@@ -63,6 +64,16 @@ def test_layers_and_facets_are_looked_into() -> None:
     assert altair_chart(layered)["type"] == "line"
     assert altair_chart({"spec": {"mark": "arc"}})["type"] == "pie"
     assert altair_chart({"mark": "text"})["type"] == "unknown"
+
+
+def test_figures_that_come_as_json_of_their_library_are_read() -> None:
+    found = of_mime("application/vnd.plotly.v1+json", {"data": [{"type": "bar"}]})
+    assert found is not None
+    assert found["chart"]["type"] == "bar"
+    found = of_mime("application/vnd.vegalite.v5+json", {"mark": "line"})
+    assert found is not None
+    assert found["chart"]["type"] == "line"
+    assert of_mime("application/json", {}) is None
 
 
 def test_other_objects_are_no_charts() -> None:
