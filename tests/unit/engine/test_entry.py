@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from atoll.engine.entry import Entry
+from atoll.engine.record import InForce, Record
 from atoll.engine.store import Store
+from atoll.engine.warm import Kind, Warm, WarmTable
 from atoll.errors import ContainerNotReadyError
-from atoll.wire.sandbox import SandboxOptions, State
+from atoll.wire.sandbox import Limits, SandboxOptions, State
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ async def test_impossible_transitions_are_never_written(store: Store) -> None:
         await entry.save(state=State.RUNNING)
     await entry.get_or_create(SandboxOptions(), "l")
     with pytest.raises(AssertionError):
-        await entry.save(state=State.RUNNING)
+        await entry.save(state=State.FROZEN)
 
 
 async def test_the_time_of_the_last_change_of_state_is_kept(store: Store) -> None:
@@ -83,3 +85,24 @@ async def test_the_time_of_the_last_change_of_state_is_kept(store: Store) -> Non
     assert changed.state_changed_at
     assert made.state_changed_at
     assert changed.state_changed_at > made.state_changed_at
+
+
+async def test_a_warm_container_goes_to_one_sandbox_in_one_write(store: Store) -> None:
+    await WarmTable(store).put(Warm(host_ref="h", layer_id="warm", kind=Kind("i", "lite", "c")))
+    force = InForce(
+        image="i",
+        digest="d",
+        instance_type="lite",
+        level="c",
+        runtime="r",
+        limits=Limits(memory=1, cpu=1, disk=1, pids=1),
+    )
+    box, other = Entry("N", "box", store), Entry("N", "other", store)
+    await box.get_or_create(SandboxOptions(), "own")
+    tries = [entry.assign("h", "warm", lambda _: force) for entry in (box, other)]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Record, ContainerNotReadyError]
+    assert (box.existing.state, box.existing.layer_id) == (State.RUNNING, "warm")
+    assert box.existing.generation == 1
+    assert await WarmTable(store).all() == []
+    assert await store.get("N", "other") is None
