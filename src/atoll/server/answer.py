@@ -6,10 +6,11 @@ so does everything behind it.
 
 import asyncio
 import builtins
+import functools
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import structlog
@@ -169,10 +170,18 @@ def decode_query(request: Request, kind: type[Any]) -> Any:
         found = msgspec.convert(dict(given), type=kind, strict=False)
     except msgspec.MsgspecError as error:
         raise invalid(error) from error
-    for field in msgspec.structs.fields(kind):
-        if field.encode_name in given and getattr(found, field.name) is None:
-            raise ValidationFailedError(f"{field.encode_name} is null: leave it out")
+    nullable = _nullable(cast("Hashable", kind))
+    for name in given.keys() & nullable.keys():
+        if getattr(found, nullable[name]) is None:
+            raise ValidationFailedError(f"{name} is null: leave it out")
     return found
+
+
+@functools.cache
+def _nullable(kind: Hashable) -> Mapping[str, str]:
+    """Return the name on the wire → the name in Python of the fields that may be None."""
+    fields = msgspec.structs.fields(cast("type[msgspec.Struct]", kind))
+    return {field.encode_name: field.name for field in fields if field.default is None}
 
 
 def resumed(request: Request, from_offset: int) -> int:

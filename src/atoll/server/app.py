@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from atoll.engine.objects import origin
@@ -21,6 +21,7 @@ from atoll.server.auth import Listener
 from atoll.server.bridge import routes as bridge
 from atoll.server.gate import Desk, Gate, refusal
 from atoll.server.handlers import BODILESS, HANDLERS, KNOWN_INSIDE, Handler
+from atoll.server.paths import Paths
 from atoll.server.replays import fingerprint
 from atoll.wire import ids
 from atoll.wire.objects import CALLS_HEADER
@@ -43,10 +44,28 @@ def application(desk: Desk, listener: Listener) -> ASGIApp:
         resources[op.path].methods[op.method] = _endpoint(desk, op, handler)
     for path, endpoint in (health.endpoints(desk) | openapi.endpoints()).items():
         resources[path].methods["GET"] = endpoint
-    routes = bridge.routes(desk.engine)
-    routes += [Route(path, resource) for path, resource in resources.items()]
+    paths: Paths[_Resource] = Paths()
+    for path, resource in resources.items():
+        paths.add(path, resource)
     # The bare router: the application class would answer faults itself, before they get here.
-    return Gate(Router(routes, redirect_slashes=False, default=_no_route), desk, listener)
+    others = Router(bridge.routes(desk.engine), redirect_slashes=False, default=_no_route)
+    return Gate(_Routes(paths, others), desk, listener)
+
+
+class _Routes:
+    """The native API's paths, and where all others go. An ASGI application."""
+
+    def __init__(self, paths: "Paths[_Resource]", others: ASGIApp) -> None:
+        self._paths = paths
+        self._others = others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._paths.find(scope["path"]) if scope["type"] == "http" else None
+        if found is None:
+            await self._others(scope, receive, send)
+        else:
+            scope["path_params"] = found.params
+            await found.target(scope, receive, send)
 
 
 class _Resource:

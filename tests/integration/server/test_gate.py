@@ -1,18 +1,17 @@
 import json
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
-import structlog
 
 from atoll.engine.engine import Engine
-from atoll.server import logs
 from atoll.server.app import application
 from atoll.server.auth import Listener
 from atoll.server.gate import Desk
 from integration.server.conftest import BOX
+from integration.server.engines import EngineProcess
 
 PAGE = "https://app.example"
 
@@ -26,23 +25,18 @@ def served(engine: Engine, **settings: Any) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost")
 
 
-@pytest.fixture
-def logging() -> Iterator[None]:
-    logs.configure("debug", "json")
-    yield
-    structlog.reset_defaults()
-
-
-@pytest.mark.usefixtures("logging")
-async def test_every_line_of_the_log_that_a_request_causes_has_its_id(
-    engine: Engine, capsys: pytest.CaptureFixture[str]
+def test_every_line_of_the_log_that_a_request_causes_has_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with served(engine) as client:
-        answer = await client.put(BOX, json={}, headers={"x-request-id": "find-me"})
-        await client.post(BOX + "/start", headers={"x-request-id": "find-me"})
-        missing = await client.get("/v2/none", headers={"x-request-id": "find-me"})
-    assert answer.headers["x-request-id"] == missing.headers["x-request-id"] == "find-me"
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    monkeypatch.setenv("ATOLL_LOG_LEVEL", "debug")
+    engine = EngineProcess(tmp_path / "state")
+    before = len(engine.log.splitlines())
+    with engine.client() as client:
+        client.headers["x-request-id"] = "find-me"
+        answers = [client.put(BOX, json={}), client.get("/v2/none"), client.delete(BOX)]
+    lines = [json.loads(line) for line in engine.log.splitlines()[before:]]
+    engine.end()
+    assert {answer.headers["x-request-id"] for answer in answers} == {"find-me"}
     assert len(lines) >= 3
     assert {line.get("request_id") for line in lines} == {"find-me"}
 
