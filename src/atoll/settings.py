@@ -152,8 +152,8 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
     pids: Count = 1_024
     """Processes and threads of one sandbox: room for a build, far below the host's own limit."""
 
-    agent_memory_mib: Count = 256
-    """Memory of the agent and its supervisors (about 1 MB for each running command)."""
+    agent_memory_mib: Count = 768
+    """Memory of the agent and its supervisors (about 3 MB for each running command)."""
 
     agent_pids: Count = 1_024
     """Processes of the agent itself."""

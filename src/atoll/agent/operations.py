@@ -13,7 +13,7 @@ from typing import Any, Final
 from atoll import errors
 
 MAX_RUNNING: Final = 256
-"""Operations at once. Each has a supervisor of about 1 MB in the agent's small cgroup."""
+"""Operations at once. Each has a supervisor of about 3 MB in the agent's cgroup."""
 
 KEEP: Final = 600.0
 KEEP_COUNT: Final = 10_000

@@ -24,6 +24,7 @@ from atoll.agent.isolation import Isolation
 from atoll.agent.listener import Gate, open_listener, tune
 from atoll.agent.loop import GONE, READ, Loop
 from atoll.agent.sessions import Sessions
+from atoll.agent.stub import take_defaults
 from atoll.wire import frames
 from atoll.wire.agent import KILL_GRACE
 from atoll.wire.frames import MAX_FRAME, Kind
@@ -47,6 +48,7 @@ class Router:
     """Owns the listening socket and all that is shared between operations."""
 
     def __init__(self, config: Config) -> None:
+        take_defaults(config)
         self.loop = Loop()
         self._config = config
         self.loop.on_child(self._reap)

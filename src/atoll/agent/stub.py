@@ -25,6 +25,7 @@ from typing import Final, NoReturn
 from atoll.agent import channel, confine, kernel
 from atoll.agent.config import Config
 from atoll.agent.descriptors import keep_only
+from atoll.agent.memory import give_way
 
 _HIGH: Final = 512
 """Descriptors are parked from here on, out of the way of the numbers the command's shall get."""
@@ -56,27 +57,32 @@ def become_command(sock: socket.socket, config: Config) -> NoReturn:
 
 def _prepare(config: Config) -> None:
     """Do everything that does not depend on the command."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    default_signals()
     os.setsid()
     os.umask(confine.UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(config.files, hard), hard))
-    with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-        file.write(b"%d" % confine.OOM_SCORE_ADJ)
+    give_way(confine.OOM_SCORE_ADJ)
     if config.confine:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.install_filter(commands_filter())
 
 
 def take_defaults(config: Config) -> None:
-    """What stubs have of their supervisor: signals by default, no capability beyond commands' own.
+    """Do once, in the router, what all that is forked needs: signals, bounding set, filter.
 
-    Done for each stub it took 1 ms, most of it to copy the pages that are touched. The supervisor
-    itself blocks what could end it instead of ignoring it: a mask is undone in one step.
+    Done for each stub it took 1 ms, most of it to copy the pages that are touched. Signals are
+    blocked from here on, and not ignored: a mask is undone in one step. First they get their
+    defaults, also those that libc hides: whoever starts the engine may ignore some, as GNU make
+    does.
     """
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+    for hidden in range(32, int(signal.SIGRTMIN)):
+        kernel.default_signal(hidden)
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})
-    default_signals()
     if config.confine:
         drop_bounding_set()
         commands_filter()
@@ -159,15 +165,8 @@ def _place(targets: Sequence[int], received: Sequence[int], kept: AbstractSet[in
 
 
 def default_signals() -> None:
-    """Undo what the router ignores: ignored signals would stay ignored in the program.
-
-    Those that libc hides, too: whoever starts the engine may ignore them, as GNU make does.
-    """
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with suppress(OSError):
-            signal.signal(number, signal.SIG_DFL)
-    for hidden in range(32, int(signal.SIGRTMIN)):
-        kernel.default_signal(hidden)
+    """Undo what the router blocks: it would stay blocked in the program."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def take_ids(uid: int, gid: int, groups: Sequence[int], *, confined: bool) -> None:

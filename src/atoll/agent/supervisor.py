@@ -25,9 +25,9 @@ from atoll.agent.journal import Journal
 from atoll.agent.launch import Context
 from atoll.agent.logfile import LogFile
 from atoll.agent.loop import READ, Loop, Timer
+from atoll.agent.memory import give_way
 from atoll.agent.output import Output
 from atoll.agent.rehearsal import rehearse_start
-from atoll.agent.stub import take_defaults
 from atoll.agent.viewer import Viewer
 from atoll.wire import frames
 from atoll.wire.agent import ORPHAN_GRACE, TIMEOUT_GRACE
@@ -36,6 +36,10 @@ from atoll.wire.frames import Frame, Kind
 MAX_GROWTH: Final = 4 << 10
 """KiB a supervisor may have grown by and still take another command. The first command alone is
 2.4 MiB with the Python of Debian 12: pages of the interpreter that are touched for the first time."""
+
+OOM_SCORE_ADJ: Final = 250
+"""Where the agent's memory is used up, a supervisor goes and its command with it, not the router:
+with that all of the sandbox would end."""
 
 INLINE_TAIL: Final = 2 << 10
 """Bytes of kept output that are handed to the router in the message itself."""
@@ -55,7 +59,7 @@ def supervise(sock: socket.socket, config: Config, namespace: PidNamespace | Non
         keep = {0, 1, 2, sock.fileno(), *config.procs, *events, *config.devices} - {-1}
         keep_only(keep)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        take_defaults(config)
+        give_way(OOM_SCORE_ADJ)
         gc.disable()  # a collection at any time would copy every page it looks at
         gc.freeze()
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + MAX_GROWTH

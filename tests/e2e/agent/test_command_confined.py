@@ -73,6 +73,13 @@ def _told(box: Box, id: str) -> Exception | None:
     return None
 
 
+async def test_where_memory_ends_commands_go_first_and_the_router_last(box: Box) -> None:
+    """With the router all of the sandbox would end."""
+    told = box.sh("cat /proc/1/oom_score_adj /proc/$PPID/oom_score_adj /proc/self/oom_score_adj")
+    router, supervisor, command = (int(line) for line in told.split())
+    assert router < supervisor < command
+
+
 async def test_commands_start_with_no_signal_blocked_or_ignored(box: Box) -> None:
     status = box.exec(["cat", "/proc/self/status"]).stdout.decode()
     found = [line for line in status.splitlines() if line.startswith(("SigBlk", "SigIgn"))]
