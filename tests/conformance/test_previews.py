@@ -236,6 +236,26 @@ async def test_bodies_stream_both_ways(sandbox: atoll.Sandbox, visitors: Visitor
     assert int(head.headers["content-length"]) > 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_a_gigabyte_up_and_down(sandbox: atoll.Sandbox, visitors: Visitors) -> None:
+    url, size = await app(sandbox), 1 << 30
+    block = bytes(range(256)) * 1_024
+
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(size // len(block)):
+            yield block
+
+    sent = (await visitors.http.put(url, content=body(), timeout=300)).json()
+    digest, got = hashlib.sha256(), 0
+    async with visitors.http.stream("GET", f"{url}/zeros/{size}", timeout=300) as answer:
+        async for chunk in answer.aiter_raw():
+            digest.update(chunk)
+            got += len(chunk)
+    assert (sent["size"], got) == (size, size)
+    assert sent["sha256"] == digest.hexdigest()
+
+
 async def test_events_arrive_when_they_are_sent(sandbox: atoll.Sandbox, visitors: Visitors) -> None:
     url, loop = await app(sandbox), asyncio.get_running_loop()
     async with visitors.http.stream("GET", f"{url}/events") as answer:
