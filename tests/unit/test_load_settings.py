@@ -6,7 +6,7 @@ import pytest
 
 from atoll.errors import InvalidConfigError
 from atoll.load_settings import Loaded, load, names, variables_of
-from atoll.settings import Settings
+from atoll.settings import PoolSettings, Settings
 
 
 def loaded(
@@ -79,6 +79,17 @@ def test_variables_of_0_12_are_honoured_below_ours(tmp_path: Path) -> None:
     assert origins["server.log_level"] == "SANDBOX_LOG_LEVEL"
     settings, _ = loaded(tmp_path, env=legacy | {"ATOLL_LOG_LEVEL": "warn"})
     assert settings.server.log_level == "warn"
+
+
+def test_the_warm_pool_of_0_12_is_set_by_its_variables(tmp_path: Path) -> None:
+    variables = {
+        "WARM_POOL_TARGET": "3",
+        "WARM_POOL_MAX_INSTANCES": "9",
+        "WARM_POOL_SCALE_BATCH_SIZE": "4",
+        "WARM_POOL_REFRESH_INTERVAL": "2500",
+    }
+    settings, _ = loaded(tmp_path, env=variables)
+    assert settings.pool == PoolSettings(target=3, max_warm=9, batch=4, refresh_interval=2.5)
 
 
 def test_instance_types_are_added_to_ours(tmp_path: Path) -> None:
