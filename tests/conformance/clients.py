@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import atoll
 import atoll.sync
 from atoll.errors import SandboxError
+from conformance.streamed import Events, Streamed, timed
 
 T = TypeVar("T")
 
@@ -55,6 +57,9 @@ class Client(Protocol):
     """What a case can do with a sandbox. Options are those of the SDK."""
 
     async def exec(self, command: str | list[str], **options: Any) -> Outcome: ...
+
+    async def stream(self, command: str | list[str], **options: Any) -> Streamed:
+        """Run the command as a stream, which ends with its exit and nothing after it."""
 
     async def write(self, path: str, content: bytes, **options: Any) -> None: ...
 
@@ -108,6 +113,12 @@ class AsyncClient:
         except SandboxError as error:
             return _failed(error)
 
+    async def stream(self, command: str | list[str], **options: Any) -> Streamed:
+        events = Events()
+        async for event in self.sandbox.exec_stream(command, **options):
+            events.add(event)
+        return events.result()
+
     async def write(self, path: str, content: bytes, **options: Any) -> None:
         await self.sandbox.write_file(path, content, **options)
 
@@ -149,6 +160,15 @@ class SyncClient:
             return _outcome(await asyncio.to_thread(self.sandbox.exec, command, **options))
         except SandboxError as error:
             return _failed(error)
+
+    async def stream(self, command: str | list[str], **options: Any) -> Streamed:
+        def read() -> Streamed:
+            events = Events()
+            for event in self.sandbox.exec_stream(command, **options):
+                events.add(event)
+            return events.result()
+
+        return await asyncio.to_thread(read)
 
     async def write(self, path: str, content: bytes, **options: Any) -> None:
         await asyncio.to_thread(self.sandbox.write_file, path, content, **options)
@@ -216,6 +236,28 @@ class HttpClient:
             return self._result(told)
         result = told.get("context", {}).get("result")
         return self._result(result, told["code"]) if result else Outcome(None, error=told["code"])
+
+    async def stream(self, command: str | list[str], **options: Any) -> Streamed:
+        if timeout := options.pop("timeout", None):
+            options["timeout"] = round(timeout * 1000)
+        return await asyncio.to_thread(self._stream, {"command": command, **options})
+
+    def _stream(self, fields: dict[str, Any]) -> Streamed:
+        start, pieces = time.monotonic(), list[tuple[float, bytes]]()
+        connection = _UnixConnection(self._socket)
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        try:
+            connection.request("POST", f"{self._base}/exec", json.dumps(fields), headers)
+            answer = connection.getresponse()
+            events = [json.loads(line[6:]) for line in timed(answer, start, pieces)]
+        finally:
+            connection.close()
+        end = events[-1]
+        assert end["type"] == "complete", end
+        result = end["result"]
+        return Streamed(
+            pieces, end["exitCode"], result["signal"], result["sessionEnded"], result["timedOut"]
+        )
 
     def _result(self, told: dict[str, Any], error: str | None = None) -> Outcome:
         stdout, stderr = (_bytes(told, name) for name in ("stdout", "stderr"))
@@ -346,6 +388,9 @@ class CliClient:
         assert not options, f"the command line has no {options}"
         done = await self._run(["containers", "exec", *flags, self._id, "--", *words], stdin)
         return Outcome(done.returncode, done.stdout, done.stderr)
+
+    async def stream(self, command: str | list[str], **options: Any) -> Streamed:
+        raise NotImplementedError("the command line tells no events")
 
     async def write(self, path: str, content: bytes, **options: Any) -> None:
         assert not options

@@ -9,19 +9,21 @@ import pytest
 
 import atoll
 from atoll.errors import SandboxError
-from conformance.clients import gather
+from conformance.clients import Client, gather
+
+EVERYBODY = pytest.mark.clients("sync", "http")
 
 
+@EVERYBODY
 @pytest.mark.parametrize("lines", [20_000, 50_000])
-async def test_s01_every_byte_comes_before_the_exit(sandbox: atoll.Sandbox, lines: int) -> None:
+async def test_s01_every_byte_comes_before_the_exit(box: Client, lines: int) -> None:
     expected = b"".join(b"%d\n" % number for number in range(1, lines + 1))
     for _ in range(5):
-        events = await gather(sandbox.exec_stream(f"seq {lines}"))
-        got = b"".join(event.data for event in events if isinstance(event, atoll.Stdout))
-        assert isinstance(events[-1], atoll.Exited)
-        assert hashlib.sha256(got).digest() == hashlib.sha256(expected).digest()
+        got = await box.stream(f"seq {lines}")
+        assert hashlib.sha256(got.stdout).digest() == hashlib.sha256(expected).digest()
 
 
+@EVERYBODY
 @pytest.mark.parametrize(
     ("command", "code", "name", "ended"),
     [
@@ -34,45 +36,36 @@ async def test_s01_every_byte_comes_before_the_exit(sandbox: atoll.Sandbox, line
     ],
 )
 async def test_s03_the_exit_event_has_the_right_code(
-    sandbox: atoll.Sandbox, command: str, code: int, name: str | None, ended: bool
+    box: Client, command: str, code: int, name: str | None, ended: bool
 ) -> None:
-    last = (await gather(sandbox.exec_stream(command)))[-1]
-    assert isinstance(last, atoll.Exited)
-    assert (last.exit_code, last.signal, last.session_ended) == (code, name, ended)
+    got = await box.stream(command)
+    assert (got.code, got.signal, got.session_ended) == (code, name, ended)
 
 
-async def test_s04_a_timeout_is_an_event_on_time(sandbox: atoll.Sandbox) -> None:
-    await sandbox.exec("true")
+@EVERYBODY
+async def test_s04_a_timeout_is_an_event_on_time(box: Client) -> None:
+    await box.exec("true")
     start = time.monotonic()
-    events = await gather(sandbox.exec_stream("echo a; sleep 5; touch late", timeout="500ms"))
+    got = await box.stream("echo a; sleep 5; touch late", timeout=0.5)
     assert 0.4 < time.monotonic() - start < 3
-    assert isinstance(events[-1], atoll.Exited)
-    assert events[-1].timed_out
-    await asyncio.sleep(0.1)
-    assert (await sandbox.exec("pgrep -f 'sleep [5]' || echo none")).stdout == "none\n"
+    assert (got.stdout, got.timed_out) == (b"a\n", True)
+    assert (await box.exec("pgrep -f 'sleep [5]' || echo none")).text == "none\n"
 
 
-async def test_s05_a_piece_without_a_newline_comes_at_once(sandbox: atoll.Sandbox) -> None:
-    await sandbox.exec("true")
-    start = time.monotonic()
-    seen = [
-        (time.monotonic() - start, event.data)
-        async for event in sandbox.exec_stream("printf 10%%; sleep 1; printf '\\r20%%'; sleep 1")
-        if isinstance(event, atoll.Stdout)
-    ]
-    assert [data for _, data in seen] == [b"10%", b"\r20%"]
-    assert seen[0][0] < 0.9
-    assert 0.9 < seen[1][0] < 1.9
+@EVERYBODY
+async def test_s05_a_piece_without_a_newline_comes_at_once(box: Client) -> None:
+    await box.exec("true")
+    got = await box.stream("printf 10%%; sleep 1; printf '\\r20%%'; sleep 1")
+    assert [data for _, data in got.pieces] == [b"10%", b"\r20%"]
+    assert got.pieces[0][0] < 0.9
+    assert 0.9 < got.pieces[1][0] < 1.9
 
 
-async def test_s06_events_come_as_they_happen(sandbox: atoll.Sandbox) -> None:
-    await sandbox.exec("true")
-    start = time.monotonic()
-    times = [
-        time.monotonic() - start
-        async for event in sandbox.exec_stream("for i in 1 2 3; do echo $i; sleep 0.5; done")
-        if isinstance(event, atoll.Stdout)
-    ]
+@EVERYBODY
+async def test_s06_events_come_as_they_happen(box: Client) -> None:
+    await box.exec("true")
+    got = await box.stream("for i in 1 2 3; do echo $i; sleep 0.5; done")
+    times = [seconds for seconds, _ in got.pieces]
     assert len(times) == 3
     assert times[0] < 0.5
     assert times[2] > 0.9
