@@ -19,12 +19,18 @@ from pathlib import Path
 
 import structlog
 
-from atoll.errors import NotSupportedByRuntimeError, ResourceBusyError, from_os_error
+from atoll.errors import (
+    NotSupportedByRuntimeError,
+    ResourceBusyError,
+    SandboxError,
+    from_os_error,
+)
 from atoll.host import linux
 from atoll.host.mounts import mount_at, mounts_below, read_mounts, stop_propagation
 from atoll.host.threads import run_to_end
 from atoll.settings import StorageSettings
 from atoll.storage import idmap
+from atoll.storage.attach import attach
 from atoll.storage.label import RootLabel, parse_label, store_key
 from atoll.storage.layers import LayerStore
 
@@ -109,8 +115,38 @@ class RootfsStore:
             raise
         return root
 
+    async def attach(self, host_ref: str, target: str, layer_id: str, *, read_only: bool) -> None:
+        """Mount the files of another layer inside the root of *host_ref*, which nothing uses yet.
+
+        Args:
+            host_ref: of a mounted root.
+            target: an absolute path inside; what is missing of it is made.
+            layer_id: whose files.
+            read_only: as seen from inside.
+
+        Raises:
+            FileNotFoundError: there is no such layer.
+            SecurityError: a part of *target* is a link.
+            InvalidMountConfigError: a part of it is there and no directory.
+        """
+        label = self._mounted[host_ref]
+        folder = await self._layers.attach(layer_id)
+        root = self._run_dir / host_ref / "rootfs"
+        await run_to_end(self._attach, root, target, folder / "upper", label, read_only)
+
+    def _attach(
+        self, root: Path, target: str, folder: Path, label: RootLabel, read_only: bool
+    ) -> None:
+        userns = self._mappings.get(label.id_base, label.id_count)
+        try:
+            attach(root, target, folder, userns=userns, owner=label.id_base, read_only=read_only)
+        except SandboxError:
+            raise
+        except OSError as error:
+            raise _typed(error, root) from error
+
     async def unmount(self, host_ref: str) -> None:
-        """Unmount the root, and whatever else a crash left beside it."""
+        """Unmount the root with all that is in it, and whatever else a crash left beside it."""
         await run_to_end(self._unmount, self._run_dir / host_ref)
         self._mounted.pop(host_ref, None)
 
@@ -196,10 +232,20 @@ def _overlay(root: Path, staging: Path, lowers: Sequence[str], source: str) -> N
 
 
 def _umount_or_detach(target: Path) -> None:
-    if _retry_while_busy(lambda: linux.umount(target)):
+    if _retry_while_busy(lambda: _umount_tree(target)):
         return
     _log.warning("a root is still in use and was detached", path=str(target))
     linux.umount(target, linux.MNT_DETACH)
+
+
+def _umount_tree(target: Path) -> None:
+    """Unmount a root, as one with what is mounted in it: on a path in there a link may lie."""
+    try:
+        linux.umount(target)
+    except OSError as error:
+        if error.errno != errno.EBUSY or not mounts_below(target, read_mounts(str(target))):
+            raise
+        linux.umount(target, linux.MNT_DETACH)
 
 
 def _retry_while_busy(call: Callable[[], None]) -> bool:
