@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import atoll
-from bench import copies, floors, many, previews, trees
+from bench import code, copies, floors, many, previews, trees
 from bench.table import Report, Row, Samples, timed
 
 QUICK = "--quick" in sys.argv
@@ -269,6 +269,7 @@ async def main() -> None:
             await bench.files(size)
             await bench.trees(0.2 if QUICK else 1)
             await bench.copies(size)
+            await code.measure(bench.new, report, 50 if QUICK else 200)
             await bench.sdk_import()
         await stopped(state_dir)
     await many.measure(report, 20 if QUICK else 50)

@@ -45,4 +45,3 @@ async def _together(sandbox: atoll.Sandbox, report: Report) -> None:
     report.add(Row("10 code contexts at once", await timed(ten, 3), "1 s", second, 1.0))
     await asyncio.gather(*pending)
     await sandbox.destroy()
-

@@ -21,6 +21,10 @@ Operations (`op` of the header) and their frames, engine → agent ⇢ agent →
                    ⇢ REPLY once all of it was handed over
 ``operations``     ⇢ REPLY `operations: [{id, kind, session, pid, running, …}]`
 ``session.*``      create, delete, list, env, export, import ⇢ REPLY; see `SESSION_OPERATIONS`
+``code.run``       `id, code, context, language, env, timeout, …` ⇢ as exec, with RESULT frames: JSON
+                   lines of what is shown (`atoll.wire.interpreter`); an ERROR when the
+                   interpreter died. ``attach`` and ``control`` (CANCEL) as for exec.
+``code.*``         create, list, delete, interrupt, variables ⇢ REPLY
 ``fs.*``           see `atoll.agent.files.dispatch`; bodies as DATA* END in either direction
 ``shutdown``       `grace signal?` ⇢ REPLY; TERM (or `signal`) to every command, KILL after the grace
 =================  =========================================================================
@@ -33,7 +37,7 @@ Rules that both sides rely on:
   side has closed: an answer is never lost because the peer was still writing. A peer that shuts
   down its sending side counts as gone.
 * SIGNAL has `signal, tree, grace`: with a grace the tree is ended, KILL following that signal.
-* Numbers `seq` are given to STARTED, STDOUT, STDERR, GAP and EXITED, from 0.
+* Numbers `seq` are given to STARTED, STDOUT, STDERR, RESULT, GAP and EXITED, from 0.
 
 Standard library only: this file is part of the agent.
 """

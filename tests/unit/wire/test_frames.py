@@ -72,7 +72,7 @@ def test_the_numbers_of_the_protocol_never_change() -> None:
     assert {kind.name: kind.value for kind in Kind} == {
         "HEADER": 1, "REPLY": 2, "ERROR": 3, "STARTED": 4, "STDOUT": 5, "STDERR": 6, "STDIN": 7,
         "STDIN_CLOSE": 8, "RESIZE": 9, "SIGNAL": 10, "CANCEL": 11, "EXITED": 12, "GAP": 13,
-        "HEARTBEAT": 14, "DATA": 15, "END": 16, "EVENT": 17,
+        "HEARTBEAT": 14, "DATA": 15, "END": 16, "EVENT": 17, "RESULT": 18,
     }  # fmt: skip
     assert frames.encode(Kind.STDIN, b"ab") == b"\x07\x00\x00\x00\x02ab"
 
