@@ -100,8 +100,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_concurrency: Count = 1_000
     """Requests under way of one key; each stream that is read is one of them."""
 
-    idle_timeout: Seconds = 60.0
-    """Seconds without a byte after which the body of a request is given up."""
+    idle_timeout: Seconds = 300.0
+    """Seconds without a byte after which the body of a request is given up: a program may pause
+    while it makes what it sends, one that is gone must not keep a command or a file waiting."""
 
     stall_timeout: Seconds = 600.0
     """Seconds a caller on TCP may leave an answer unread that is ready. The SDK attaches again to

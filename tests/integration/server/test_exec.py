@@ -1,12 +1,16 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
 from atoll.engine import operations
+from atoll.engine.engine import Engine
+from atoll.server.main import Served
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
 from integration.engine.scripted import Peer, World
@@ -281,3 +285,33 @@ async def test_ids_that_no_event_of_ours_had_are_refused(client: httpx2.AsyncCli
 async def test_a_stream_asks_proxies_not_to_hold_it_back(client: httpx2.AsyncClient) -> None:
     answer = await client.post(EXEC, json={"command": ["a"]}, headers=FRAMES)
     assert answer.headers["x-accel-buffering"] == "no"
+
+
+async def test_a_frame_over_the_limit_is_refused_before_it_comes(
+    client: httpx2.AsyncClient, world: World
+) -> None:
+    announced = bytes([Kind.HEADER]) + (frames.MAX_FRAME + 1).to_bytes(4, "big")
+    headers = {"content-type": frames.CONTENT_TYPE}
+    answer = await client.post(EXEC, content=announced, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_FAILED")
+    assert world.runtime.starts == 0
+
+
+async def test_bodies_of_all_callers_together_have_a_limit(
+    client: httpx2.AsyncClient, engine: Engine, world: World
+) -> None:
+    """What each may send alone would be too much of many."""
+    small = msgspec.structs.replace(engine.settings.server, max_bodies=100)
+    engine.settings = msgspec.structs.replace(engine.settings, server=small)
+    async with AsyncExitStack() as stack:
+        served = Served(engine, stack)
+        hello = await served.listen(local=False)
+        transport = httpx2.AsyncHTTPTransport(uds=hello["socket"])
+        async with httpx2.AsyncClient(transport=transport, base_url="http://engine") as caller:
+            answer = await caller.post(EXEC, json={"command": "x" * 100})
+            assert (answer.status_code, answer.json()["code"]) == (429, "RATE_LIMITED")
+            half = frames.encode(Kind.HEADER, b" " * 200)[:-1]
+            content = {"content-type": frames.CONTENT_TYPE}
+            assert (await caller.post(EXEC, content=half, headers=content)).status_code == 429
+            assert (await caller.post(EXEC, json={"command": ["a"]})).is_success
+        await served.stop()
