@@ -83,7 +83,9 @@ class Served:
         state_dir = self._engine.settings.storage.state_dir
         path = settings.socket or state_dir / "engine.sock"
         if settings.port is not None:
-            context = tls.context(settings)
+            context = tls.context_of(settings)
+            if context:
+                tls.renew_on_hangup(context, settings)
             has_keys = self._desk.auth.has_keys
             listener = sockets.tcp(settings.host, settings.port, keys=has_keys)
             self.url = _url(listener, secure=context is not None)

@@ -1,3 +1,4 @@
+import signal
 import socket
 import ssl
 from pathlib import Path
@@ -10,7 +11,7 @@ from atoll.server import tls
 from atoll.settings import ServerSettings
 from integration.server import certificates
 from integration.server.certificates import Certificates
-from integration.server.engines import EngineProcess
+from integration.server.engines import EngineProcess, eventually
 
 
 @pytest.fixture
@@ -39,14 +40,34 @@ def test_an_engine_with_a_certificate_speaks_tls_and_nothing_else(
         engine.end()
 
 
+def test_a_renewed_certificate_is_used_after_sighup_and_a_broken_one_is_not(
+    made: Certificates, tmp_path: Path
+) -> None:
+    flags = ("--port", "0", "--tls-certificate", str(made.certificate), "--tls-key", str(made.key))
+    engine = EngineProcess(tmp_path / "state", *flags)
+    address = ("127.0.0.1", int(engine.hello["url"].rpartition(":")[2]))
+    try:
+        first = ssl.get_server_certificate(address)
+        made.certificate.write_text("broken")
+        engine.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "certificate not renewed" in engine.log)
+        assert ssl.get_server_certificate(address) == first
+        certificates.made(tmp_path)
+        engine.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "certificate renewed" in engine.log)
+        assert ssl.get_server_certificate(address) == made.certificate.read_text() != first
+    finally:
+        engine.end()
+
+
 def test_old_versions_of_tls_are_not_spoken(made: Certificates) -> None:
-    found = tls.context(ServerSettings(tls_certificate=made.certificate, tls_key=made.key))
+    found = tls.context_of(ServerSettings(tls_certificate=made.certificate, tls_key=made.key))
     assert found is not None
     assert found.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 def test_without_a_certificate_there_is_no_tls() -> None:
-    assert tls.context(ServerSettings()) is None
+    assert tls.context_of(ServerSettings()) is None
 
 
 @pytest.mark.parametrize("wrong", ["missing", "no pem", "other key", "no certificate"])
@@ -65,7 +86,7 @@ def test_files_that_do_not_fit_are_told_at_the_start(
         "no certificate": ServerSettings(tls_key=made.key),
     }
     with pytest.raises(InvalidConfigError):
-        tls.context(settings[wrong])
+        tls.context_of(settings[wrong])
 
 
 def test_a_handshake_that_does_not_end_is_cut(
