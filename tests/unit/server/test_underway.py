@@ -51,7 +51,7 @@ async def test_nothing_begins_once_the_engine_stops() -> None:
 
 
 async def test_a_stop_without_calls_takes_no_time() -> None:
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(10):
         await Underway().drain(30.0)
 
 

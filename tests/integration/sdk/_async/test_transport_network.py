@@ -101,7 +101,7 @@ async def test_output_comes_as_it_is_written_where_the_proxy_lets_it(
     sandbox: atoll.Sandbox, request: pytest.FixtureRequest
 ) -> None:
     began = time.monotonic()
-    stream = sandbox.exec_stream("echo one; sleep 2; echo two")
+    stream = sandbox.exec_stream("echo one; sleep 3; echo two")
     seen = [
         (event.text, time.monotonic() - began)
         async for event in stream
