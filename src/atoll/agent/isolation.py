@@ -29,11 +29,14 @@ _VIEW: Final = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 class PidNamespace:
     """One namespace; it lives as long as its init process `pid`.
 
+    Args:
+        passed_on: whether what is mounted in the sandbox later is seen in the namespace, too.
+
     Raises:
         OSError: the kernel makes none here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, passed_on: bool) -> None:
         self._home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._mounted, done = os.pipe2(os.O_CLOEXEC)
         self._init = -1
@@ -41,7 +44,7 @@ class PidNamespace:
             kernel.unshare(kernel.CLONE_NEWPID)
             self.pid = self._fork_home()
             if not self.pid:
-                _be_init(done)
+                _be_init(done, passed_on=passed_on)
             self._init = os.pidfd_open(self.pid)
         except OSError:
             self.close()
@@ -85,9 +88,14 @@ class PidNamespace:
 
 
 class Isolation:
-    """The namespaces of all isolated sessions, by their init process."""
+    """The namespaces of all isolated sessions, by their init process.
 
-    def __init__(self) -> None:
+    Args:
+        passed_on: see `PidNamespace`; not on a bare host, whose mounts are not ours to change.
+    """
+
+    def __init__(self, *, passed_on: bool = False) -> None:
+        self._passed_on = passed_on
         self._all: dict[int, PidNamespace] = {}
 
     def of(self, session: Any) -> PidNamespace | None:
@@ -112,7 +120,7 @@ class Isolation:
                 suggestion="delete some",
             )
         try:
-            made = PidNamespace()
+            made = PidNamespace(passed_on=self._passed_on)
         except PermissionError as error:
             raise errors.NotSupportedByRuntimeError(
                 "this runtime gives sessions no processes of their own",
@@ -137,13 +145,15 @@ class Isolation:
         return set(self._all)
 
 
-def _be_init(done: int) -> NoReturn:
+def _be_init(done: int, *, passed_on: bool) -> NoReturn:
     """Mount /proc, close *done*, and stay; with the last process of a namespace goes all of it."""
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         keep_only({0, 1, 2, done})
         # The router ignores every signal already. This one ignored, the kernel reaps.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        if passed_on:
+            kernel.mount("", "/", "", kernel.MS_SHARED | kernel.MS_REC)
         _mount_proc()
         os.close(done)
         while True:

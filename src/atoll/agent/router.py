@@ -57,7 +57,7 @@ class Router:
         self._pending: dict[Pending, None] = {}
         self._sessions = Sessions(config.workdir, os.close)
         self._children = Children(config)
-        self._isolation = Isolation()
+        self._isolation = Isolation(passed_on=config.confine)
         self._commands = commands = Commands(self.loop, config, self._sessions, self._isolation)
         self._code = code = Contexts(self.loop, config, self._sessions, commands)
         self._stopping = False

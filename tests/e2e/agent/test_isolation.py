@@ -1,6 +1,7 @@
 """Isolated sessions in a real container: what their processes see, and what they cannot do."""
 
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -65,6 +66,19 @@ async def test_the_pid_that_is_told_is_the_one_the_session_sees(box: Box) -> Non
 async def test_what_is_masked_in_the_sandbox_is_masked_in_the_session(box: Box) -> None:
     assert box.sh(MASKED) == box.sh(MASKED, session="own") != ""
     assert "Read-only" in box.sh("echo x > /proc/sys/kernel/hostname", session="own")
+
+
+async def test_what_is_mounted_later_is_seen_in_the_session_and_not_the_other_way(
+    box: Box,
+) -> None:
+    """Buckets and volumes are attached while sessions run."""
+    box.sh("mkdir /later")
+    enter = ["nsenter", f"--target={box.container.pid}", "--mount"]
+    subprocess.run([*enter, "mount", "-t", "tmpfs", "none", "/later"], check=True)
+    assert " /later " in box.sh("cat /proc/self/mountinfo", session="own")
+    subprocess.run([*enter, "umount", "/later"], check=True)
+    assert " /later " not in box.sh("cat /proc/self/mountinfo", session="own")
+    assert box.sh("grep -c ' /proc ' /proc/self/mountinfo").strip() == "1"
 
 
 async def test_a_tree_that_hides_from_its_parent_is_ended_by_a_timeout(box: Box) -> None:

@@ -109,13 +109,13 @@ NAMESPACE_FLAGS = 0x7E02_0000
 """CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}."""
 
 CLONE_NEWNS, CLONE_NEWPID = 0x0002_0000, 0x2000_0000
-MS_PROC, MS_BIND, MS_SLAVE_ALL = 0xE, 0x1000, 0x8_4000
-"""Nosuid, nodev and noexec; a bind mount; the end of passing mounts on, for a whole tree."""
+MS_PROC, MS_BIND, MS_SHARED_ALL, MS_SLAVE_ALL = 0xE, 0x1000, 0x10_4000, 0x8_4000
+"""Nosuid, nodev and noexec; a bind mount; a whole tree that passes mounts on, that takes them."""
 
 AGENT_ONLY = {
     "unshare": (0, (CLONE_NEWPID, CLONE_NEWNS)),
     "setns": (1, (CLONE_NEWPID, CLONE_NEWNS)),
-    "mount": (3, (MS_PROC, MS_BIND, MS_SLAVE_ALL)),
+    "mount": (3, (MS_PROC, MS_BIND, MS_SHARED_ALL, MS_SLAVE_ALL)),
 }
 """Call → index of its flags and their only values; see `atoll.agent.isolation`."""
 
