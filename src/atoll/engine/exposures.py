@@ -8,6 +8,7 @@ import hashlib
 import re
 import secrets
 import string
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 
@@ -233,6 +234,17 @@ def url(exposure: Exposure, hostname: str | None = None) -> str:
     host = hostname or exposure.hostname
     scheme = "http" if is_local(host) else "https"
     return f"{scheme}://{exposure.port}-{exposure.sandbox}-{exposure.token}.{host}"
+
+
+def default_hostname(domains: Sequence[str], port: int | None) -> str:
+    """Return the name that addresses are below when none is given.
+
+    Args:
+        domains: those that the engine serves.
+        port: of its listener; a domain of one's own is reached by way of the usual port.
+    """
+    first = domains[0].lower() if domains else "localhost"
+    return f"{first}:{port}" if port and is_local(first) else first
 
 
 def is_local(hostname: str) -> bool:

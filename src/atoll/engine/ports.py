@@ -41,6 +41,9 @@ class Ports:
     """
 
     def __init__(self, store: Store, live: "dict[tuple[str, str], Sandbox]") -> None:
+        self.hostname = "localhost"
+        """The name that addresses are below when none is given."""
+
         self._store = store
         self._live = live
         self._of: dict[tuple[str, str], dict[int, Forwarding]] = {}
@@ -81,11 +84,8 @@ class Ports:
 
     # Exposing
 
-    async def expose(self, box: "Sandbox", wanted: ExposePort, default_host: str) -> Exposure:
+    async def expose(self, box: "Sandbox", wanted: ExposePort) -> Exposure:
         """Expose a port of *box*, which is started if need be; the same port keeps its token.
-
-        Args:
-            default_host: the host name when *wanted* has none.
 
         Raises:
             SandboxError: see `exposures`; or the sandbox cannot start.
@@ -93,7 +93,7 @@ class Ports:
         rules.check_port(wanted.port)
         rules.check_id(box.id)
         rules.check_access(wanted)
-        hostname = rules.check_hostname(wanted.hostname or default_host)
+        hostname = rules.check_hostname(wanted.hostname or self.hostname)
         async with box.use() as endpoint, self._lock((box.namespace, box.id)):
             new = self._decided(box, wanted, endpoint.generation, hostname)
             await self._write(new)

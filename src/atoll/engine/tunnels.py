@@ -101,7 +101,7 @@ class Tunnels:
     async def _exposed(self, box: "Sandbox", port: int) -> Forwarding:
         found = self._ports.get(box, port)
         if found is None or not found.active():
-            await self._ports.expose(box, ExposePort(port=port), "localhost")
+            await self._ports.expose(box, ExposePort(port=port))
             found = self._ports.get(box, port)
         if found is None:
             raise TunnelError("the port was revoked meanwhile", context={"port": port})

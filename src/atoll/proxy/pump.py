@@ -15,6 +15,10 @@ from typing import Any, cast
 HIGH = 1 << 18
 """Bytes that wait to be read, or written, before the other side has to wait: one read of uvloop."""
 
+STALL = 300.0
+"""Seconds the other side may leave unread what was written: a film may be paused, but holds a
+server inside and half a megabyte here."""
+
 LINGER = 30.0
 """Seconds that a connection which is closed has to take what was written."""
 
@@ -58,9 +62,9 @@ class Channel(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> bool:
-        """Note the end; the way back stays open."""
+        """Note the end; the way back stays open, where it can (TLS has no half-open connections)."""
         self._end()
-        return True
+        return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Let nobody wait any more."""
@@ -155,11 +159,19 @@ class Channel(asyncio.Protocol):
             await self.drained()
 
     async def drained(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until there is room for more.
+
+        Raises:
+            ConnectionResetError: the other side read nothing for `STALL`; the connection is ended.
+        """
         writer = asyncio.get_running_loop().create_future()
         self._writers.append(writer)
         try:
-            await writer
+            async with asyncio.timeout(STALL):
+                await writer
+        except TimeoutError as error:
+            self.abort()
+            raise ConnectionResetError("the other side does not read") from error
         finally:
             self._writers.remove(writer)
 

@@ -21,6 +21,7 @@ import structlog
 
 import atoll
 from atoll.engine import engine as engines
+from atoll.engine import exposures
 from atoll.engine.engine import Engine
 from atoll.errors import ResourceBusyError, SandboxError, from_os_error
 from atoll.host import unix
@@ -82,6 +83,7 @@ class Served:
         settings = self._engine.settings.server
         state_dir = self._engine.settings.storage.state_dir
         path = settings.socket or state_dir / "engine.sock"
+        listener = None
         if settings.port is not None:
             context = tls.context_of(settings)
             if context:
@@ -91,6 +93,9 @@ class Served:
             self.url = _url(listener, secure=context is not None)
             kind = Listener.LOOPBACK if sockets.is_loopback(listener) else Listener.NETWORK
             self._serve(listener, kind, context)
+        self._engine.ports.hostname = exposures.default_hostname(
+            settings.preview_domains, listener.getsockname()[1] if listener else None
+        )
         self._serve(sockets.replacing(path), Listener.UNIX)
         hello = {
             "socket": self._reachable(path),

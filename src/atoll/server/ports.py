@@ -40,11 +40,7 @@ def _port(request: Request) -> int:
 
 async def expose(engine: Engine, request: Request, wanted: wire.ExposePort) -> wire.ExposedPort:
     """Expose a port."""
-    server = engine.settings.server
-    default = server.preview_domains[0] if server.preview_domains else "localhost"
-    if "." not in default and server.port:
-        default = f"{default}:{server.port}"
-    found = await engine.ports.expose(_object(engine, request), wanted, default)
+    found = await engine.ports.expose(_object(engine, request), wanted)
     return exposures.told(found, secret=True)
 
 

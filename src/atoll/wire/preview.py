@@ -10,7 +10,7 @@ from typing import NamedTuple
 MAX_ID = 40
 """Longest sandbox id that fits a host label (63) with port (5), token (16) and two hyphens."""
 
-_LABEL = re.compile(r"([1-9]\d{3,4})-([a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?)-([a-z0-9_]{1,16})")
+_LABEL = re.compile(r"([1-9][0-9]{3,4})-([a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?)-([a-z0-9_]{1,16})")
 
 
 class Target(NamedTuple):
@@ -27,6 +27,8 @@ def parse(host: str) -> Target | None:
 
     Host names are compared as DNS does: case and one trailing dot do not matter.
     """
+    if not host.isascii():  # some letters become ASCII when they are made lower case
+        return None
     label, dot, hostname = host.lower().removesuffix(".").partition(".")
     match = _LABEL.fullmatch(label)
     if not match or not dot or not hostname:

@@ -34,7 +34,7 @@ def _network_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
 async def exposed(engine: Engine, port: int, expires: int | None = None) -> Forwarding:
     box = engine.sandbox("N", "box")
     wanted = ExposePort(port=port, expires_ms=expires)
-    await engine.ports.expose(box, wanted, "localhost")
+    await engine.ports.expose(box, wanted)
     found = engine.ports.get(box, port)
     assert found
     return found

@@ -30,7 +30,7 @@ WANTED = ExposePort(port=8080, hostname="example.com")
 
 async def test_a_restart_of_the_engine_changes_nothing_for_visitors(opener: Opener) -> None:
     async with opener() as first:
-        found = await first.ports.expose(first.sandbox("N", "box"), WANTED, "localhost")
+        found = await first.ports.expose(first.sandbox("N", "box"), WANTED)
         link = await first.ports.link(first.sandbox("N", "box"), 8080, 60)
     async with opener() as second:
         box = second.sandbox("N", "box")
@@ -47,7 +47,7 @@ def _target(token: str) -> Target:
 
 
 async def test_only_the_namespaces_that_are_asked_for_are_found(engine: Engine) -> None:
-    found = await engine.ports.expose(engine.sandbox("N", "box"), WANTED, "localhost")
+    found = await engine.ports.expose(engine.sandbox("N", "box"), WANTED)
     assert engine.ports.find(_target(found.token), frozenset({"N"})).namespace == "N"
     with pytest.raises(InvalidTokenError):
         engine.ports.find(_target(found.token), frozenset({"Other"}))
@@ -57,7 +57,7 @@ async def test_what_a_sandbox_that_ended_exposed_is_stale_and_of_one_destroyed_u
     engine: Engine,
 ) -> None:
     box = engine.sandbox("N", "box")
-    found = await engine.ports.expose(box, WANTED, "localhost")
+    found = await engine.ports.expose(box, WANTED)
     cuts: list[str] = []
     with engine.ports.find(_target(found.token)).connected(lambda: cuts.append("cut")):
         await box.stop()
@@ -75,18 +75,18 @@ async def test_what_a_sandbox_that_ended_exposed_is_stale_and_of_one_destroyed_u
 
 async def test_the_same_port_exposed_by_many_at_once_has_one_address(engine: Engine) -> None:
     box = engine.sandbox("N", "box")
-    found = await asyncio.gather(*(engine.ports.expose(box, WANTED, "x") for _ in range(20)))
+    found = await asyncio.gather(*(engine.ports.expose(box, WANTED) for _ in range(20)))
     assert len({one.token for one in found}) == 1
 
 
 async def test_what_becomes_private_cuts_who_came_in_before(engine: Engine) -> None:
     box, cuts = engine.sandbox("N", "box"), list[str]()
-    found = await engine.ports.expose(box, WANTED, "localhost")
+    found = await engine.ports.expose(box, WANTED)
     with engine.ports.find(_target(found.token)).connected(lambda: cuts.append("cut")):
-        await engine.ports.expose(box, WANTED, "localhost")
+        await engine.ports.expose(box, WANTED)
         assert cuts == []
         private = ExposePort(port=8080, hostname="example.com", auth="bearer")
-        assert (await engine.ports.expose(box, private, "localhost")).token == found.token
+        assert (await engine.ports.expose(box, private)).token == found.token
         assert cuts == ["cut"]
 
 

@@ -59,6 +59,14 @@ async def test_a_writer_waits_for_the_reader_and_hears_of_its_end() -> None:
             await channel.write(b"")
 
 
+async def test_who_reads_nothing_for_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pump, "STALL", 0.1)
+    async with pair() as (channel, _):
+        with pytest.raises(ConnectionResetError):
+            await channel.write(bytes(16 * HIGH))
+        assert await channel.read() == b""
+
+
 async def test_the_end_is_told_once_unless_nobody_wants_to_know() -> None:
     told: list[str] = []
     for half_open in (False, True):

@@ -64,7 +64,7 @@ async def doors(engine: Engine) -> AsyncIterator[Doors]:
         served = Served(engine, stack)
         hello = await served.listen(local=False)
         box = engine.sandbox("N", "box")
-        await engine.ports.expose(box, ExposePort(port=port), "localhost")
+        await engine.ports.expose(box, ExposePort(port=port))
         (exposure,) = engine.ports.listing(box)
         host = f"{port}-box-{exposure.token}.localhost"
         found = Doors(hello["socket"], host, served)

@@ -193,3 +193,14 @@ def test_links_that_nobody_uses_are_forgotten() -> None:
     for number in range(rules.MAX_LINKS + 5):
         linked = rules.with_link(linked, str(number), end=300.0, now=200.0)
     assert len(linked.links) == rules.MAX_LINKS
+
+
+@pytest.mark.parametrize(
+    ("domains", "port", "hostname"),
+    [(("localhost",), 8787, "localhost:8787"), ((), None, "localhost"), (("localhost",), None, "localhost"),
+     (("Example.com", "localhost"), 8787, "example.com"), (("dev.localhost",), 1, "dev.localhost:1")],
+)  # fmt: skip
+def test_a_hostname_that_is_not_given(
+    domains: tuple[str, ...], port: int | None, hostname: str
+) -> None:
+    assert rules.default_hostname(domains, port) == hostname

@@ -35,6 +35,8 @@ def test_case_and_trailing_dot_do_not_matter() -> None:
         f"8080-{'a' * 41}-tok.example.com",
         "8080-box-t\nok.example.com",
         "www.8080-box-tok.example.com",
+        "1\u066100-box-tok.example.com",
+        "8080-bo\u212a-tok.example.com",
     ],
 )
 def test_anything_else_is_not_a_preview(host: str) -> None:
