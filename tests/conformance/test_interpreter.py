@@ -208,7 +208,7 @@ async def test_c10_late_output_is_told_with_its_run(sandbox: atoll.Sandbox) -> N
     while not late and time.monotonic() < deadline:
         await asyncio.sleep(0.3)
         late = (await sandbox.run_code("1")).late
-    assert (late[0].name, late[0].text) == ("stdout", "late\n")
+    assert (late[0].name, late[0].text.strip()) == ("stdout", "late")
     assert late[0].execution_count == first.execution_count
 
 
@@ -404,3 +404,27 @@ async def test_code_that_writes_to_the_protocol_harms_only_its_context(
         await sandbox.run_code(code)
     assert (await other.run_code("x")).text == "1"
     assert (await sandbox.run_code("2")).text == "2"
+
+
+class Parquet:
+    """What of a pandas frame is looked at, for a client that has no pandas."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def to_parquet(self, target: Any) -> None:
+        target.write(self._data)
+
+
+@pytest.mark.container
+async def test_frames_travel_as_parquet(sandbox: atoll.Sandbox) -> None:
+    code = "import pandas as pd; pd.DataFrame({'a': [1, 2], 'b': ['x', None]}).to_parquet('/tmp/f')"
+    assert (await sandbox.run_code(code)).error is None
+    data = (await sandbox.read_file("/tmp/f", encoding="bytes")).content
+    context = await sandbox.create_code_context(variables={"frame": Parquet(data)})
+    assert (
+        await context.run_code("list(frame.dtypes.index), len(frame)")
+    ).text == "(['a', 'b'], 2)"
+    (found,) = await context.variables()
+    assert found.type.endswith("DataFrame")
+    assert found.shape == [2, 2]

@@ -181,6 +181,7 @@ class Router:
         name = request.header.get("id") or request.header.get("session")
         session = self._sessions.delete(str(name))
         self._commands.end_session(session)
+        self._code.end_session(session.id)
 
         def leave() -> None:
             self._isolation.end(session)

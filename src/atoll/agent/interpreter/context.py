@@ -189,8 +189,12 @@ class Context:
         name = "stdout" if kind == Kind.STDOUT else "stderr"
         if kind == Kind.RESULT or sum(len(one["text"]) for one in self._late) > MAX_LATE:
             return
+        told = {"type": "late", "name": name, "executionCount": job.count}
         text = data.decode("utf-8", "replace")[:MAX_LATE]
-        self._late.append({"type": "late", "name": name, "text": text, "executionCount": job.count})
+        if self._late and self._late[-1] | told == self._late[-1]:
+            self._late[-1]["text"] += text
+        else:
+            self._late.append({**told, "text": text})
 
     # Ending jobs early
 

@@ -151,6 +151,8 @@ class Contexts:
             self.attach(request)
             return
         check_env(header.get("env") or {})
+        if not isinstance(header.get("code"), str):
+            raise errors.ValidationFailedError("code must be text", context={"field": "code"})
         record = self._wanted(header)
         record["last_used"] = utc_now()
         owner = self._owners[record["id"]]
@@ -294,6 +296,13 @@ class Contexts:
         """Note that *pid* was reaped."""
         if owner := self._hosts.get(pid):
             self._on_report(owner)
+
+    def end_session(self, name: str) -> None:
+        """End the contexts of a session that is deleted."""
+        for record in [one for one in self._all.values() if one["session"] == name]:
+            with suppress(OSError):
+                message = {"do": "delete", "context": {"id": record["id"]}}
+                channel.send(self._owners[record["id"]].sock, message)
 
     def end_all(self) -> None:
         """End everything: the sandbox stops."""

@@ -201,13 +201,17 @@ class Host:
         interrupted = context.interrupt() if context else False
         answer.reply(self.loop, conn, {"interrupted": interrupted})
 
-    def _do_delete(self, body: dict[str, Any], conn: socket.socket) -> None:
+    def _do_delete(self, body: dict[str, Any], conn: socket.socket | None) -> None:
+        def done() -> None:
+            if conn is not None:
+                answer.reply(self.loop, conn, {})
+
         context = self._contexts.get(body["context"]["id"])
         if context is None:
             self._report(report="deleted", context=body["context"]["id"])
-            answer.reply(self.loop, conn, {})
+            done()
         else:
-            self._drop(context, lambda: answer.reply(self.loop, conn, {}))
+            self._drop(context, done)
 
     def _drop(self, context: Context, done: Callable[[], None]) -> None:
         def gone() -> None:

@@ -73,8 +73,7 @@ class Kernel:
                     [data[: messages.HEADER.size]],
                     [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))],
                 )
-            except OSError:
-                self._end()
+            except OSError:  # it has ended: what it left to be read says how
                 return
             data = data[sent:]
         self._feeder.write(data)

@@ -1,5 +1,6 @@
 """The interpreter's part of the SDK with a real engine (fake runtime); cases C have the rest."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 
@@ -48,3 +49,16 @@ async def test_closing_a_stream_interrupts_the_code(box: atoll.Sandbox) -> None:
                 break
     assert (await context.run_code("1", timeout=20)).text == "1"
     await context.delete()
+
+
+async def test_contexts_of_a_session_end_with_it(box: atoll.Sandbox) -> None:
+    session = await box.create_session()
+    context = await session.create_code_context()
+    await session.run_code("1")
+    await session.delete()
+    for _ in range(200):
+        if not await box.list_code_contexts():
+            break
+        await asyncio.sleep(0.05)
+    with pytest.raises(atoll.errors.ContextNotFoundError):
+        await box.run_code("1", context=context)
