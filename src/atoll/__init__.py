@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.session import Session
     from atoll.sdk._async.snapshots import Forks
     from atoll.sdk._async.streams import ExecStream, parse_sse_stream
+    from atoll.sdk._async.volumes import Volume
     from atoll.sdk._async.watch import WatchStream
     from atoll.sdk._async.websocket import WebSocket
     from atoll.sdk._logs import LogMatch
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         Version,
     )
     from atoll.wire.snapshots import Diff, Snapshot, SnapshotPage
+    from atoll.wire.volumes import VolumeFile, VolumeFileList, VolumeInfo, VolumePage
     from atoll.workers.preview import proxy_to_sandbox
 
 __version__ = "0.1.0"
@@ -94,6 +96,7 @@ _MODULES = {
     "atoll.sdk._async.session": "Session",
     "atoll.sdk._async.snapshots": "Forks",
     "atoll.sdk._async.streams": "ExecStream parse_sse_stream",
+    "atoll.sdk._async.volumes": "Volume",
     "atoll.sdk._async.watch": "WatchStream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
@@ -112,6 +115,7 @@ _MODULES = {
     "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
     "atoll.wire.backups": "BackupPage DirectoryBackup",
     "atoll.wire.snapshots": "Diff Snapshot SnapshotPage",
+    "atoll.wire.volumes": "VolumeFile VolumeFileList VolumeInfo VolumePage",
     "atoll.workers.preview": "proxy_to_sandbox",
 }
 _SUBMODULES = {"errors", "sync"}
@@ -177,6 +181,11 @@ __all__ = [
     "Variable",
     "Version",
     "Visit",
+    "Volume",
+    "VolumeFile",
+    "VolumeFileList",
+    "VolumeInfo",
+    "VolumePage",
     "WatchEvent",
     "WatchStream",
     "WebSocket",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.session import Session
     from atoll.sdk._sync.snapshots import Forks
     from atoll.sdk._sync.streams import ExecStream, parse_sse_stream
+    from atoll.sdk._sync.volumes import Volume
     from atoll.sdk._sync.watch import WatchStream
     from atoll.sdk._sync.websocket import WebSocket
     from atoll.wire.backups import BackupPage, DirectoryBackup
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         Version,
     )
     from atoll.wire.snapshots import Diff, Snapshot, SnapshotPage
+    from atoll.wire.volumes import VolumeFile, VolumeFileList, VolumeInfo, VolumePage
 
 _MODULES = {
     "atoll.errors": "CommandFailedError EngineUnreachableError SandboxError",
@@ -94,6 +96,7 @@ _MODULES = {
     "atoll.sdk._sync.session": "Session",
     "atoll.sdk._sync.snapshots": "Forks",
     "atoll.sdk._sync.streams": "ExecStream parse_sse_stream",
+    "atoll.sdk._sync.volumes": "Volume",
     "atoll.sdk._sync.watch": "WatchStream",
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
@@ -112,6 +115,7 @@ _MODULES = {
     "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
     "atoll.wire.backups": "BackupPage DirectoryBackup",
     "atoll.wire.snapshots": "Diff Snapshot SnapshotPage",
+    "atoll.wire.volumes": "VolumeFile VolumeFileList VolumeInfo VolumePage",
 }
 _SUBMODULES = {"errors"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -176,6 +180,11 @@ __all__ = [
     "Variable",
     "Version",
     "Visit",
+    "Volume",
+    "VolumeFile",
+    "VolumeFileList",
+    "VolumeInfo",
+    "VolumePage",
     "WatchEvent",
     "WatchStream",
     "WebSocket",

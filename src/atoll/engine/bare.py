@@ -98,6 +98,12 @@ class BareLayers:
         """Whether the directory is there."""
         return (self._base / layer_id).is_dir()
 
+    async def attach(self, layer_id: str) -> Path:
+        """Return the directory, with the two in it that a volume's files are in."""
+        for name in ("upper", "work"):
+            (self._base / layer_id / name).mkdir(exist_ok=True)
+        return self._base / layer_id
+
     async def usage(self, layer_id: str) -> int:
         """Nothing is measured."""
         return 0
@@ -133,6 +139,13 @@ class BareRoots:
     ) -> Path:
         """Return the directory of the layer."""
         return self._base / layer_id
+
+    async def attach(self, host_ref: str, target: str, layer_id: str, *, read_only: bool) -> None:
+        """Refuse: nothing can be mounted in the host's own root."""
+        raise NotSupportedByRuntimeError(
+            f"nothing can be mounted at {target}: the fake runtime shares the host's files",
+            context={"path": target},
+        )
 
     async def unmount(self, host_ref: str) -> None:
         """Nothing is mounted."""

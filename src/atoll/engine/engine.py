@@ -35,6 +35,7 @@ from atoll.engine.store import Store
 from atoll.engine.timers import Timers
 from atoll.engine.tunnels import Tunnels
 from atoll.engine.warm import WarmTable
+from atoll.engine.volumes import Volumes
 from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
 from atoll.images.steps import Progress
@@ -83,6 +84,7 @@ class Engine:
             partial(fresh_name, engine_id),
         )
         live: dict[tuple[str, str], Sandbox] = {}
+        self.volumes = Volumes(store, lifecycle, partial(fresh_name, engine_id))
         self.ports = Ports(store, live)
         self.tunnels = Tunnels(self.ports, settings.server.tunnel_program)
         self._shared = Shared(
@@ -100,6 +102,7 @@ class Engine:
             live=live,
         )
         self.snapshots = Snapshots(self._shared)
+            volumes=self.volumes,
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
         self._vault = Vault(
             settings.storage.state_dir / "backups", settings.storage.reserve_mb * 1_000_000
@@ -137,6 +140,7 @@ class Engine:
         await self.pool.recover()
         await self.processes.sweep(await self.store.layers())
         self._vault.open()
+        self.volumes.recover(owners)
         tidied = await asyncio.gather(
             self.snapshots.tidy(), self.backups.tidy(), return_exceptions=True
         )

@@ -12,12 +12,12 @@ from typing import Final
 from atoll.settings import FaultSettings
 
 STEPS: Final = (
-    "directory", "ids", "image", "layer", "network", "runtime", "rootfs", "files", "container",
-    "hello",
+    "directory", "ids", "claims", "image", "layer", "network", "runtime", "rootfs", "files",
+    "volumes", "container", "hello",
 )  # fmt: skip
 """Names of the steps of `steps.STEPS`; a test compares them."""
 
-_UNDONE: Final = ("directory", "ids", "network", "rootfs", "container")
+_UNDONE: Final = ("directory", "ids", "claims", "network", "rootfs", "container")
 
 
 def _named(prefix: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -37,6 +37,10 @@ POINTS: Final = (
     *_named("assign", ("named", "recorded")),
 )
 """Every point there is. A wake passes those of a start."""
+
+
+KEPT: Final = (*_named("volume", ("made", "recorded", "forgotten")),)
+"""Points of what is kept beside sandboxes: calls that ordinary load does not make."""
 
 
 class Faults:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from atoll.engine import variables
 from atoll.engine.link import Endpoint
 from atoll.engine.parts import Image, Slot
-from atoll.engine.record import Record
+from atoll.engine.record import Mounted, Record
 from atoll.engine.variables import Variables
 from atoll.runtime.base import Mount
 from atoll.settings import InstanceType
@@ -30,6 +30,7 @@ class Launch:
     rootfs: Path | None = None
     slot: Slot | None = None
     mounts: list[Mount] = field(default_factory=list)
+    volumes: dict[str, Mounted] = field(default_factory=dict)
     trust_env: dict[str, str] = field(default_factory=dict)
     endpoint: Endpoint | None = None
     took: dict[str, float] = field(default_factory=dict)

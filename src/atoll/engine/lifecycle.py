@@ -15,6 +15,7 @@ import structlog
 
 import atoll
 from atoll.engine import stages
+from atoll.engine.claims import Claims
 from atoll.engine.faults import Faults
 from atoll.engine.launch import Launch, made
 from atoll.engine.link import Endpoint, LinkError
@@ -53,6 +54,7 @@ class Lifecycle:
         self.settings = settings
         self.faults = Faults(settings.faults)
         self.version = atoll.__version__
+        self.claims = Claims()
         self.building: set[str] = set()
         """Names in use that no record tells of: of image builds, of layers that are copied."""
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 import msgspec
@@ -45,7 +46,19 @@ START_FAILED = "start_failed"
 CONTAINER_ENDED = "container_ended"
 
 _MOUNT_POINT = re.compile(r"(?:/[^/\0\n]{1,255})+/?")
+_OURS = {"/etc", "/run"}  # the engine's own mounts lie in these
+_SYSTEM = ("/proc", "/sys", "/dev", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf",
+           "/etc/machine-id", "/run/atoll")  # fmt: skip
 _VOLUME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+
+
+class Mounted(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume as a start mounted it."""
+
+    name: str
+    layer_id: str
+    read_only: bool = False
+    shared: bool = False
 
 
 class InForce(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +76,7 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str = "/workspace"
     user: str = "0:0"
     command: list[str] = []  # the image's entry point and command
+    volumes: dict[str, Mounted] = {}  # by path inside
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,11 +232,22 @@ def _check_names(options: SandboxOptions) -> None:
     for label, meaning in (options.labels or {}).items():
         if not label or not (label + meaning).isprintable() or set(",=") & set(label + meaning):
             _refuse("labels", label, "labels have no ',', '=' or control characters")
-    for path, volume in (options.volumes or {}).items():
+    _check_volumes(options.volumes or {})
+
+
+def _check_volumes(volumes: Mapping[str, str]) -> None:
+    taken: list[PurePosixPath] = []
+    for path, volume in volumes.items():
         if not _MOUNT_POINT.fullmatch(path) or {".", ".."} & set(path.split("/")):
             _refuse("volumes", path, "a volume appears at an absolute path without '..', not at /")
         if not _VOLUME.fullmatch(volume):
             _refuse("volumes", volume, "names have 1 to 63 letters, digits, '-', '_' or '.'")
+        clean = PurePosixPath(path)
+        if str(clean) in _OURS or any(clean.is_relative_to(top) for top in _SYSTEM):
+            _refuse("volumes", path, "the engine mounts something there itself")
+        if any(clean.is_relative_to(other) or other.is_relative_to(clean) for other in taken):
+            _refuse("volumes", path, "a volume cannot lie in another one")
+        taken.append(clean)
 
 
 def instance(wanted: str | CustomInstance, types: Mapping[str, InstanceType]) -> InstanceType:
@@ -287,6 +312,7 @@ def info(record: Record, namespace: NamespaceConfig, settings: Settings) -> Sand
         else limits(instance(kind, settings.instance_types), settings.runtime.pids),
         wanted=record.wanted,
         labels=wanted.labels or {},
+        volumes={path: used.name for path, used in force.volumes.items()} if force else {},
         created_at=record.created_at,
         state_changed_at=record.state_changed_at,
         reason=record.reason,

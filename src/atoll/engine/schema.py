@@ -85,6 +85,17 @@ STEPS: tuple[tuple[str, ...], ...] = (
             body BLOB NOT NULL)""",
         "CREATE INDEX backups_namespace ON backups (namespace, number)",
     ),
+    (
+        """CREATE TABLE mounts (
+            id TEXT PRIMARY KEY, namespace TEXT NOT NULL, sandbox TEXT NOT NULL,
+            path TEXT NOT NULL, body BLOB NOT NULL) WITHOUT ROWID""",
+        "CREATE UNIQUE INDEX mounts_path ON mounts (namespace, sandbox, path)",
+    ),
+    (
+        """CREATE TABLE volumes (
+            namespace TEXT NOT NULL, name TEXT NOT NULL, layer_id TEXT NOT NULL UNIQUE,
+            body BLOB NOT NULL, PRIMARY KEY (namespace, name)) WITHOUT ROWID""",
+    ),
 )
 
 

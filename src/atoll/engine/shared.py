@@ -14,6 +14,7 @@ from atoll.engine.processes.background import Processes
 from atoll.engine.store import Store
 from atoll.engine.tunnels import Tunnels
 from atoll.settings import Settings
+from atoll.engine.volumes import Volumes
 from atoll.wire.sandbox import NamespaceConfig
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Shared:
     ports: Ports
     tunnels: Tunnels
     objects: Objects
+    volumes: Volumes
     namespaces: dict[str, NamespaceConfig]
     live: "dict[tuple[str, str], Sandbox]"
 

@@ -95,10 +95,12 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
     """Start a container for *box*."""
     shared = box.shared
     size = rules.instance(wanted.instance_type or "", shared.settings.instance_types)
+    volumes = await shared.volumes.mounted(box.namespace, wanted.volumes or {})
     record = await box.entry.start(shared.new_name(), shared.new_name())
     shared.faults.at("start.recorded")
     shared.live[record.key] = box
     launch = Launch(record, wanted, size, variables.layers(box.defaults, record))
+    launch.volumes = volumes
     endpoint = await shared.lifecycle.start(launch)
     force, before = in_force(shared.lifecycle, launch), record.in_force
     if before:  # what carried sessions know

@@ -85,6 +85,21 @@ async def _network(life: "Lifecycle", launch: Launch) -> None:
     if not launch.wanted.enable_internet:
         await life.parts.networks.set_internet(launch.host_ref, allowed=False)
 
+async def _claims(life: "Lifecycle", launch: Launch) -> None:
+    life.claims.take(launch.host_ref, launch.record.id, launch.volumes.values())
+
+
+async def _give_up_claims(life: "Lifecycle", host_ref: str) -> None:
+    life.claims.release(host_ref)
+
+
+async def _volumes(life: "Lifecycle", launch: Launch) -> None:
+    for path, volume in launch.volumes.items():
+        await life.parts.roots.attach(
+            launch.host_ref, path, volume.layer_id, read_only=volume.read_only
+        )
+
+
 
 async def _release(life: "Lifecycle", host_ref: str) -> None:
     await life.parts.networks.release(host_ref)
@@ -174,12 +189,14 @@ STEPS: tuple[Step, ...] = (
     Step("runtime", _runtime, None, beside=True),
     Step("rootfs", _rootfs, _unmount),
     Step("files", _files, None, beside=True),
+    Step("claims", _claims, _give_up_claims, beside=True),
     Step("container", _container, _remove_container),
     Step("hello", _hello, None),
 )
 """A start from top to bottom, a removal from bottom to top and one after the other."""
 
 
+    Step("volumes", _volumes, None),
 def in_force(life: "Lifecycle", launch: Launch) -> InForce:
     """Return what a start that succeeded really used."""
     image, runtime = made(launch.image), made(launch.endpoint).runtime
@@ -198,3 +215,4 @@ def in_force(life: "Lifecycle", launch: Launch) -> InForce:
         user=image.config.user or "0:0",
         command=[*image.config.entrypoint, *image.config.cmd],
     )
+        volumes=launch.volumes,

@@ -155,10 +155,10 @@ class Store(Database):
         return await self.write(forget)
 
     async def layers(self) -> set[str]:
-        """Return the layers that belong to a sandbox, or to what is warm."""
+        """Return the layers that belong to a sandbox, to what is warm, or are volumes."""
         rows = await self.read(
             "SELECT layer_id FROM sandboxes WHERE state != 'destroyed'"
-            " UNION SELECT layer_id FROM warm", ()
+            " UNION SELECT layer_id FROM warm UNION SELECT layer_id FROM volumes", ()
         )  # fmt: skip
         return {row[0] for row in rows}
 

@@ -6,6 +6,7 @@ error's traceback ends in the caller's own line.
 
 import base64
 import codecs
+import re
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -128,6 +129,28 @@ def time_limit(timeout: Duration | None) -> int | None:
             suggestion="use None for no limit",
         )
     return limit
+
+
+def size_bytes(field: str, size: int | str) -> int:
+    """Return a size in bytes: a number of them, or text like "500MB" or "2GB".
+
+    Raises:
+        ValidationFailedError: it is neither.
+    """
+    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    if match:
+        return int(float(match[1]) * _UNITS[match[2]])
+    if isinstance(size, int) and not isinstance(size, bool):
+        return size
+    raise errors.ValidationFailedError(
+        f"{size!r} is not a size",
+        context={"field": field},
+        suggestion='give bytes, or a number with kB, MB, GB or TB: "2GB"',
+    )
+
+
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?(B|kB|MB|GB|TB)")
+_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def encode_content(content: str | bytes | bytearray | memoryview, encoding: str | None) -> bytes:

@@ -26,7 +26,7 @@ a mount whose server is gone never answers. The agent sends a heartbeat after ea
 _DIGITS = 18
 """Of an offset that a file can have. `int` of thousands of them is an error."""
 
-_INERT = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
+INERT = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
 """A page that code in a sandbox wrote must not act as this engine's own in a browser."""
 
 
@@ -130,7 +130,7 @@ def _headers(meta: files.FileMeta, wanted: ops.ReadFile, part: Part | None) -> d
         "etag": _quoted(meta.etag),
         "accept-ranges": "bytes",
         "content-length": str(length),
-        **_INERT,
+        **INERT,
     }
     if part:
         last = wanted.offset + length - 1
@@ -168,7 +168,7 @@ async def _download(
         told = msgspec.json.decode(
             await link.reply(timeout=None, silence=SILENCE), type=files.Archive
         )
-        headers = {ops.RESULT_HEADER: answer.ascii_json(told), **_INERT}
+        headers = {ops.RESULT_HEADER: answer.ascii_json(told), **INERT}
         await stream.start(200, "application/x-tar", headers)
         async for chunk in link.body(SILENCE):
             await stream.write(chunk)

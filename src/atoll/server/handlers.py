@@ -30,6 +30,7 @@ from atoll.server import (
     queries,
     snapshots,
 )
+    volumes,
 from atoll.server import ports as exposed
 from atoll.wire import files as wire_files
 from atoll.wire import ids, ops, process, sandbox
@@ -299,6 +300,13 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.BUILD_BASE: _build_base,
     ops.LIST_IMAGES: _list_images,
     ops.POOL_STATS: lifecycle.pool_stats,
+    ops.CREATE_VOLUME: volumes.create,
+    ops.LIST_VOLUMES: volumes.listing,
+    ops.GET_VOLUME: volumes.get,
+    ops.DELETE_VOLUME: volumes.delete,
+    ops.READ_VOLUME: volumes.read,
+    ops.WRITE_VOLUME: volumes.write,
+    ops.LIST_VOLUME: volumes.files,
     ops.PRIME_POOL: lifecycle.prime_pool,
     ops.SHUTDOWN_POOL: lifecycle.shutdown_pool,
     ops.CREATE_KEY: access.create_key,
@@ -308,7 +316,7 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
 }
 
 BODILESS = frozenset({ops.EXEC, ops.ATTACH, ops.STDIN, ops.READ_FILE, ops.WRITE_FILE, ops.DOWNLOAD,
-                      ops.UPLOAD, ops.BUILD_IMAGE})  # fmt: skip
+                      ops.UPLOAD, ops.BUILD_IMAGE, ops.READ_VOLUME, ops.WRITE_VOLUME})  # fmt: skip
 """Operations whose handlers read query and body themselves, piece by piece."""
 
 KNOWN_INSIDE = frozenset({ops.GIT_CHECKOUT})

@@ -27,6 +27,7 @@ from atoll.wire import (
     sandbox,
     snapshots,
 )
+    volumes,
 from atoll.wire.base import Done, Empty, Request, Result, Whole
 from atoll.wire.keys import Scope
 
@@ -295,12 +296,6 @@ TUNNEL = PORT + "/tunnel"
 OPEN_TUNNEL = Op("open_tunnel", "POST", TUNNEL, ports.OpenTunnel, ports.Tunnel)
 DESTROY_TUNNEL = Op("destroy_tunnel", "DELETE", TUNNEL, Empty, Done)
 LIST_TUNNELS = Op("list_tunnels", "GET", SANDBOX + "/tunnels", Empty, ports.TunnelList, scope=_READ)
-TUNNEL = PORT + "/tunnel"
-OPEN_TUNNEL = Op("open_tunnel", "POST", TUNNEL, ports.OpenTunnel, ports.Tunnel)
-DESTROY_TUNNEL = Op("destroy_tunnel", "DELETE", TUNNEL, Empty, Done)
-LIST_TUNNELS = Op(
-    "list_tunnels", "GET", SANDBOX + "/tunnels", Empty, ports.TunnelList, scope=_READ
-)
 CONNECT_PORT = Op(
     "connect_port", "GET", PORT + "/connect", ports.ConnectPort, Done, kind=Kind.STREAM
 )
@@ -374,6 +369,29 @@ class BuildImage(Request, frozen=True, kw_only=True):
 
     tag: str
     dockerfile: str = "Dockerfile"
+
+VOLUMES = NAMESPACE + "/volumes"
+VOLUME = VOLUMES + "/{volume}"
+VOLUME_FILES = VOLUME + "/files"
+CREATE_VOLUME = Op("create_volume", "POST", VOLUMES, volumes.CreateVolume, volumes.VolumeInfo)
+LIST_VOLUMES = Op(
+    "list_volumes", "GET", VOLUMES, volumes.ListVolumes, volumes.VolumePage, scope=_READ
+)
+GET_VOLUME = Op("get_volume", "GET", VOLUME, Empty, volumes.VolumeInfo, scope=_READ)
+DELETE_VOLUME = Op("delete_volume", "DELETE", VOLUME, Empty, Done)
+READ_VOLUME = Op(
+    "read_volume", "GET", VOLUME_FILES, volumes.VolumePath, volumes.VolumeFile,
+    kind=Kind.DOWNLOAD, scope=_READ,
+)  # fmt: skip
+WRITE_VOLUME = Op(
+    "write_volume", "PUT", VOLUME_FILES, volumes.VolumePath, volumes.VolumeWritten,
+    kind=Kind.UPLOAD,
+)  # fmt: skip
+LIST_VOLUME = Op(
+    "list_volume", "GET", VOLUME_FILES + "/list", volumes.ListVolumeFiles,
+    volumes.VolumeFileList, scope=_READ,
+)  # fmt: skip
+
 
 
 BUILD_IMAGE = Op(

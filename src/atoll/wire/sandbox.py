@@ -81,6 +81,7 @@ class SandboxInfo(Result, frozen=True, kw_only=True):
     limits: Limits
     wanted: SandboxOptions
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    volumes: dict[str, str] = msgspec.field(default_factory=dict)  # of the last start: path → name
     created_at: datetime
     state_changed_at: datetime | None = None
     reason: str | None = None  # why it is in this state: see docs/lifecycle.md

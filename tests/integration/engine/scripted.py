@@ -154,8 +154,15 @@ class Roots(bare.BareRoots):
 
     def __init__(self, base: Path) -> None:
         super().__init__(base)
+        self.base = base
         self.mounted: set[str] = set()
+        self.attached: list[tuple[str, bool]] = []  # target, read-only
         self.failure: Exception | None = None
+
+    async def attach(self, host_ref: str, target: str, layer_id: str, *, read_only: bool) -> None:
+        assert host_ref in self.mounted
+        assert (self.base / layer_id).is_dir()
+        self.attached.append((target, read_only))
 
     async def mount(
         self, host_ref: str, lowers: Sequence[Path], layer_id: str, id_base: int, id_count: int

@@ -13,6 +13,7 @@ from atoll.settings import PoolSettings
 from atoll.wire.frames import Kind
 from atoll.wire.pool import Prime
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxOptions, State
+from atoll.wire.volumes import CreateVolume
 from integration.engine.calling import run
 from integration.engine.conftest import Opener
 from integration.engine.scripted import Peer, World
@@ -115,6 +116,7 @@ async def test_what_fits_nobody_in_the_pool_is_started_cold(
 ) -> None:
     async with opener(pool=TWO) as engine:
         await full(engine)
+        await engine.volumes.create("N", CreateVolume(name="v"))
         await engine.sandbox("N", "box").configure(options)
         await run(engine, "x")
         assert (engine.pool_stats().warm, engine.pool_stats().taken) == (2, 0)

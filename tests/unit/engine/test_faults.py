@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from atoll.engine import faults, steps
-from atoll.engine.faults import POINTS, Faults
+from atoll.engine.faults import KEPT, POINTS, Faults
 from atoll.settings import FaultSettings
 
 
@@ -12,12 +12,12 @@ def test_the_points_name_every_step_of_a_start_and_every_undo() -> None:
     assert [step.name for step in steps.STEPS] == list(faults.STEPS)
     undone = {f"remove.{step.name}" for step in steps.STEPS if step.remove}
     assert undone == {point for point in POINTS if point.startswith("remove.")}
-    assert len(set(POINTS)) == len(POINTS)
+    assert len({*POINTS, *KEPT}) == len(POINTS) + len(KEPT)
 
 
 def test_nothing_happens_unless_a_point_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "kill", pytest.fail)
-    for point in POINTS:
+    for point in (*POINTS, *KEPT):
         Faults(FaultSettings()).at(point)
         Faults(FaultSettings(point="elsewhere")).at(point)
 

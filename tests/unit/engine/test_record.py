@@ -63,6 +63,12 @@ def test_a_namespace_without_internet_holds_until_a_sandbox_asks() -> None:
         SandboxOptions(volumes={"/": "v"}),
         SandboxOptions(volumes={"/a/../b": "v"}),
         SandboxOptions(volumes={"/data": "../v"}),
+        SandboxOptions(volumes={"/etc": "v"}),
+        SandboxOptions(volumes={"/etc/hosts": "v"}),
+        SandboxOptions(volumes={"/proc/self": "v"}),
+        SandboxOptions(volumes={"/dev/": "v"}),
+        SandboxOptions(volumes={"/data": "v", "/data/more": "w"}),
+        SandboxOptions(volumes={"/data/more": "v", "/data/": "w"}),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: SandboxOptions) -> None:

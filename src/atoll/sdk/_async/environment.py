@@ -13,6 +13,7 @@ from atoll.sdk._async.sandbox import Sandbox
 from atoll.sdk._async.snapshots import SnapshotShelf
 from atoll.sdk._async.target import Address
 from atoll.sdk._async.transport import Transport
+from atoll.sdk._async.volumes import VolumeShelf
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
@@ -79,6 +80,11 @@ class Environment:
     def backups(self) -> BackupShelf:
         """The engine's backups."""
         return BackupShelf(self.transport)
+
+    @property
+    def volumes(self) -> VolumeShelf:
+        """The engine's volumes."""
+        return VolumeShelf(self.transport)
 
     @property
     def pool(self) -> Pool:

@@ -13,11 +13,12 @@ from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.snapshots import SnapshotShelf
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transport import Transport
+from atoll.sdk._sync.volumes import VolumeShelf
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
-from atoll.wire.objects import Project, ProjectConfig
 from atoll.wire.keys import AuditPage, AuditQuery
+from atoll.wire.objects import Project, ProjectConfig
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
 
 
@@ -79,6 +80,11 @@ class Environment:
     def backups(self) -> BackupShelf:
         """The engine's backups."""
         return BackupShelf(self.transport)
+
+    @property
+    def volumes(self) -> VolumeShelf:
+        """The engine's volumes."""
+        return VolumeShelf(self.transport)
 
     @property
     def pool(self) -> Pool:

@@ -1,0 +1,60 @@
+import json
+from typing import Any
+
+import pytest
+
+import atoll
+from atoll import errors
+from integration.sdk.engine_double import Answer, EngineDouble
+
+VOLUME = {
+    "name": "v", "namespace": "Sandbox", "size": 2_000_000_000, "createdAt": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+FILE = {"path": "f", "modifiedAt": "2026-01-01T00:00:00Z"}
+
+
+def answer(body: Any) -> Answer:
+    return Answer(json.dumps(body).encode())
+
+
+async def test_a_volume_is_asked_for_with_its_size_in_bytes(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    engine.script("POST /volumes", answer(VOLUME))
+    volume = await env.volumes.create("v", size="2GB", shared=True)
+    assert (volume.name, volume.namespace) == ("v", "Sandbox")
+    assert engine.seen[0].json() == {"name": "v", "size": 2_000_000_000, "shared": True}
+
+
+@pytest.mark.parametrize("size", ["much", "2 GiB", None, True, 1.5])
+async def test_what_is_no_size_costs_no_request(
+    engine: EngineDouble, env: atoll.Environment, size: Any
+) -> None:
+    with pytest.raises(errors.ValidationFailedError):
+        await env.volumes.create("v", size=size)
+    assert engine.seen == []
+
+
+async def test_files_are_read_written_and_listed(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    engine.script("GET /volumes/v", answer(VOLUME))
+    volume = await env.volumes.get("v")
+    engine.script("PUT /files", answer({"path": "f", "size": 4, "sha256": ""}))
+    assert (await volume.write("f", "text")).size == 4
+    assert engine.seen[1].body == b"text"
+    engine.script("GET /files", Answer(b"text"))
+    assert await volume.read("f") == b"text"
+    engine.script("GET /list", answer({"files": [FILE]}))
+    assert [found.path for found in await volume.list()] == ["f"]
+
+
+async def test_a_volume_is_deleted_by_itself_or_its_name(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    engine.script("POST /volumes", answer({**VOLUME, "namespace": "Other"}))
+    engine.script("DELETE /volumes/v", answer({"success": True}))
+    volume = await env.volumes.create("v", namespace="Other")
+    for wanted in (volume, "v"):
+        await env.volumes.delete(wanted)
+    assert ["Other" in seen.path for seen in engine.seen[1:]] == [True, False]
