@@ -34,8 +34,8 @@ from atoll.engine.snapshots import Snapshots
 from atoll.engine.store import Store
 from atoll.engine.timers import Timers
 from atoll.engine.tunnels import Tunnels
-from atoll.engine.warm import WarmTable
 from atoll.engine.volumes import Volumes
+from atoll.engine.warm import WarmTable
 from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
 from atoll.images.steps import Progress
@@ -83,8 +83,8 @@ class Engine:
             self.namespaces,
             partial(fresh_name, engine_id),
         )
-        live: dict[tuple[str, str], Sandbox] = {}
         self.volumes = Volumes(store, lifecycle, partial(fresh_name, engine_id))
+        live: dict[tuple[str, str], Sandbox] = {}
         self.ports = Ports(store, live)
         self.tunnels = Tunnels(self.ports, settings.server.tunnel_program)
         self._shared = Shared(
@@ -99,10 +99,10 @@ class Engine:
             namespaces=self.namespaces,
             ports=self.ports,
             tunnels=self.tunnels,
+            volumes=self.volumes,
             live=live,
         )
         self.snapshots = Snapshots(self._shared)
-            volumes=self.volumes,
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
         self._vault = Vault(
             settings.storage.state_dir / "backups", settings.storage.reserve_mb * 1_000_000
@@ -136,11 +136,11 @@ class Engine:
         starts = await self.store.host_refs()
         parts.ids.keep_only(starts)
         await parts.networks.adopt(starts)
+        self.volumes.recover(owners)
         await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
         await self.pool.recover()
         await self.processes.sweep(await self.store.layers())
         self._vault.open()
-        self.volumes.recover(owners)
         tidied = await asyncio.gather(
             self.snapshots.tidy(), self.backups.tidy(), return_exceptions=True
         )

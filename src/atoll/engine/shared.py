@@ -13,8 +13,8 @@ from atoll.engine.ports import Ports
 from atoll.engine.processes.background import Processes
 from atoll.engine.store import Store
 from atoll.engine.tunnels import Tunnels
-from atoll.settings import Settings
 from atoll.engine.volumes import Volumes
+from atoll.settings import Settings
 from atoll.wire.sandbox import NamespaceConfig
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Shared:
     processes: Processes
     ports: Ports
     tunnels: Tunnels
+    volumes: Volumes
     objects: Objects
     volumes: Volumes
     namespaces: dict[str, NamespaceConfig]

@@ -80,11 +80,6 @@ async def _unmount(life: "Lifecycle", host_ref: str) -> None:
     await life.parts.roots.unmount(host_ref)
 
 
-async def _network(life: "Lifecycle", launch: Launch) -> None:
-    launch.slot = await life.parts.networks.acquire(launch.host_ref)
-    if not launch.wanted.enable_internet:
-        await life.parts.networks.set_internet(launch.host_ref, allowed=False)
-
 async def _claims(life: "Lifecycle", launch: Launch) -> None:
     life.claims.take(launch.host_ref, launch.record.id, launch.volumes.values())
 
@@ -99,6 +94,11 @@ async def _volumes(life: "Lifecycle", launch: Launch) -> None:
             launch.host_ref, path, volume.layer_id, read_only=volume.read_only
         )
 
+
+async def _network(life: "Lifecycle", launch: Launch) -> None:
+    launch.slot = await life.parts.networks.acquire(launch.host_ref)
+    if not launch.wanted.enable_internet:
+        await life.parts.networks.set_internet(launch.host_ref, allowed=False)
 
 
 async def _release(life: "Lifecycle", host_ref: str) -> None:
@@ -183,20 +183,20 @@ async def _hello(life: "Lifecycle", launch: Launch) -> None:
 STEPS: tuple[Step, ...] = (
     Step("directory", _directory, _remove_directory),
     Step("ids", _ids, _free_ids),
+    Step("claims", _claims, _give_up_claims, beside=True),
     Step("image", _image, None),
     Step("layer", _layer, None, beside=True),
     Step("network", _network, _release, beside=True),
     Step("runtime", _runtime, None, beside=True),
     Step("rootfs", _rootfs, _unmount),
     Step("files", _files, None, beside=True),
-    Step("claims", _claims, _give_up_claims, beside=True),
+    Step("volumes", _volumes, None),
     Step("container", _container, _remove_container),
     Step("hello", _hello, None),
 )
 """A start from top to bottom, a removal from bottom to top and one after the other."""
 
 
-    Step("volumes", _volumes, None),
 def in_force(life: "Lifecycle", launch: Launch) -> InForce:
     """Return what a start that succeeded really used."""
     image, runtime = made(launch.image), made(launch.endpoint).runtime
@@ -213,6 +213,6 @@ def in_force(life: "Lifecycle", launch: Launch) -> InForce:
         env=launch.env,
         workdir=image.config.workdir or "/workspace",
         user=image.config.user or "0:0",
+        volumes=launch.volumes,
         command=[*image.config.entrypoint, *image.config.cmd],
     )
-        volumes=launch.volumes,

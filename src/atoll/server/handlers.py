@@ -29,8 +29,8 @@ from atoll.server import (
     processes,
     queries,
     snapshots,
-)
     volumes,
+)
 from atoll.server import ports as exposed
 from atoll.wire import files as wire_files
 from atoll.wire import ids, ops, process, sandbox
@@ -296,10 +296,6 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.LIST_BACKUPS: backups.listing,
     ops.GET_BACKUP: backups.get,
     ops.DELETE_BACKUP: backups.delete,
-    ops.BUILD_IMAGE: _build_image,
-    ops.BUILD_BASE: _build_base,
-    ops.LIST_IMAGES: _list_images,
-    ops.POOL_STATS: lifecycle.pool_stats,
     ops.CREATE_VOLUME: volumes.create,
     ops.LIST_VOLUMES: volumes.listing,
     ops.GET_VOLUME: volumes.get,
@@ -307,6 +303,10 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.READ_VOLUME: volumes.read,
     ops.WRITE_VOLUME: volumes.write,
     ops.LIST_VOLUME: volumes.files,
+    ops.BUILD_IMAGE: _build_image,
+    ops.BUILD_BASE: _build_base,
+    ops.LIST_IMAGES: _list_images,
+    ops.POOL_STATS: lifecycle.pool_stats,
     ops.PRIME_POOL: lifecycle.prime_pool,
     ops.SHUTDOWN_POOL: lifecycle.shutdown_pool,
     ops.CREATE_KEY: access.create_key,

@@ -26,8 +26,8 @@ from atoll.wire import (
     process,
     sandbox,
     snapshots,
-)
     volumes,
+)
 from atoll.wire.base import Done, Empty, Request, Result, Whole
 from atoll.wire.keys import Scope
 
@@ -364,12 +364,6 @@ GET_BACKUP = Op(
 DELETE_BACKUP = Op("delete_backup", "DELETE", BACKUPS + "/{backup}", Empty, Done)
 
 
-class BuildImage(Request, frozen=True, kw_only=True):
-    """Build the Dockerfile of an uploaded context (the body is a tar archive)."""
-
-    tag: str
-    dockerfile: str = "Dockerfile"
-
 VOLUMES = NAMESPACE + "/volumes"
 VOLUME = VOLUMES + "/{volume}"
 VOLUME_FILES = VOLUME + "/files"
@@ -392,6 +386,12 @@ LIST_VOLUME = Op(
     volumes.VolumeFileList, scope=_READ,
 )  # fmt: skip
 
+
+class BuildImage(Request, frozen=True, kw_only=True):
+    """Build the Dockerfile of an uploaded context (the body is a tar archive)."""
+
+    tag: str
+    dockerfile: str = "Dockerfile"
 
 
 BUILD_IMAGE = Op(
