@@ -26,8 +26,8 @@ KEPT = ("SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL")
 """Capabilities the agent's file operations need as root, none of which reaches beyond the walls."""
 
 ENDLESS = ("watch", "events", "attach_worker", "connect_port", "connect_previews",
-           "stream_process_logs")  # fmt: skip
-"""Operations whose answers go on until the caller leaves, which schemathesis does not."""
+           "stream_process_logs", "wait_for_ports")  # fmt: skip
+"""Operations whose answers go on until the caller leaves, which schemathesis does not, or wait long."""
 
 FAULTS = """
 import schemathesis
