@@ -8,7 +8,7 @@ server inside cannot understand them otherwise than this proxy did.
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import httptools
 
@@ -94,6 +94,8 @@ Event: TypeAlias = Request | Response | Data | End | Rest
 class _Reader:
     """What both directions have in common. The parser calls the ``on_`` methods."""
 
+    _new_parser: ClassVar[Any]  # a class of the parser
+
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._fields: Fields = []
@@ -101,10 +103,7 @@ class _Reader:
         self._size = 0  # of the head so far
         self._pending = 0  # bytes since the last event: what is not whole yet, the parser keeps
         self._in_body = False
-        self._parser = self._new_parser()
-
-    def _new_parser(self) -> Any:
-        raise NotImplementedError
+        self._parser = self._new_parser(self)
 
     def feed(self, data: bytes) -> list[Event]:
         """Return what *data* completes.
@@ -155,8 +154,7 @@ class _Reader:
 class RequestReader(_Reader):
     """Reads the requests of one connection."""
 
-    def _new_parser(self) -> Any:
-        return httptools.HttpRequestParser(self)
+    _new_parser = httptools.HttpRequestParser
 
     @property
     def begun(self) -> bool:
@@ -165,7 +163,7 @@ class RequestReader(_Reader):
 
     def resume(self) -> None:
         """Go on reading requests after a `Rest` that is not to be another protocol."""
-        self._parser = self._new_parser()
+        self._parser = self._new_parser(self)
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the target."""
@@ -219,13 +217,12 @@ class ResponseReader(_Reader):
         self.spoiled = False
         """The server sent more than it may: the connection is of no more use."""
 
-    def _new_parser(self) -> Any:
-        return httptools.HttpResponseParser(self)
+    _new_parser = httptools.HttpResponseParser
 
     def expect(self, method: bytes) -> None:
         """Read the answer to a request of *method*."""
         if self._head_only:
-            self._parser = self._new_parser()  # the last one waits for a body
+            self._parser = self._new_parser(self)  # the last one waits for a body
         self._head_only, self._told, self._until_end = method == b"HEAD", False, False
 
     def on_status(self, reason: bytes) -> None:

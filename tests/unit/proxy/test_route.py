@@ -155,6 +155,7 @@ PROXIES = {"10.0.0.1", "10.0.0.2", ""}
         ("10.0.0.1", b"X-Forwarded-For: 6.6.6.6, nonsense\r\nX-Forwarded-Proto: ftp\r\n",
          Visitor("10.0.0.1", "http")),
         ("10.0.0.1", b"", Visitor("10.0.0.1", "http")),
+        ("10.0.0.1", b"X-Forwarded-For: 10.0.0.2\r\n", Visitor("10.0.0.2", "http")),
         ("", b"", Visitor("127.0.0.1", "http")),
     ],
 )  # fmt: skip
