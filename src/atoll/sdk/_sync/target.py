@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from atoll.sdk import _io, _shared
 from atoll.sdk._sync import transport
+from atoll.sdk._results import ContainerTimeouts
 from atoll.wire import ops
 from atoll.wire.base import Empty, Request, Result
 from atoll.wire.sandbox import SandboxOptions
@@ -26,11 +27,13 @@ class Address:
         sandbox_id: str,
         options: SandboxOptions | None = None,
         ready: float = _shared.READY_SECONDS,
+        timeouts: ContainerTimeouts | None = None,
     ) -> None:
         self.transport = via
         self.namespace = namespace
         self.id = sandbox_id
         self.ready = ready
+        self.timeouts = timeouts or ContainerTimeouts()
         self._options = options
         self._unsent = options is not None
         self._lock: _io.Lock | None = None
