@@ -90,6 +90,8 @@ class Tunnels:
                 context={"field": "name"},
                 suggestion="use a DNS label: up to 63 of a-z, 0-9 and '-'",
             )
+        if process.find(self._program) is None:
+            raise _missing()
         async with self._lock:
             place = await self._exposed(box, port)
             found = self._running.get(place.exposure.key)
@@ -189,13 +191,17 @@ def _raise(running: _Running) -> None:
         if running.task:
             running.task.result()
     except FileNotFoundError as error:
-        raise TunnelNotAvailableError(
-            "cloudflared is not installed on the engine's host",
-            suggestion="install cloudflared, or expose the port on a domain of yours",
-        ) from error
+        raise _missing() from error
     except OSError as error:
         raise _failed(running, str(error)) from error
     raise _failed(running, "ended")
+
+
+def _missing() -> TunnelNotAvailableError:
+    return TunnelNotAvailableError(
+        "cloudflared is not installed on the engine's host",
+        suggestion="install cloudflared, or expose the port on a domain of yours",
+    )
 
 
 def _failed(running: _Running, what: str) -> TunnelError:

@@ -138,6 +138,15 @@ def test_a_tunnel_leads_to_its_port_and_nowhere_else(
     eventually(lambda: not alive(folder))
 
 
+def test_the_bridge_has_the_same_tunnels(client: httpx2.Client, port: int) -> None:
+    box = client.post("/v1/sandbox").json()["id"]
+    opened = client.post(f"/v1/sandbox/{box}/tunnel/{port}")
+    assert opened.status_code == 200
+    assert opened.json()["hostname"] == "some-words-here.trycloudflare.com"
+    assert client.delete(f"/v1/sandbox/{box}/tunnel/{port}").status_code == 204
+    assert client.delete(f"/v1/sandbox/{box}").status_code == 204
+
+
 def test_a_named_tunnel_has_the_name_of_its_account(
     client: httpx2.Client, folder: Path, port: int
 ) -> None:

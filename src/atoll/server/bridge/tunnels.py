@@ -2,13 +2,14 @@
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from atoll.engine.engine import Engine
 from atoll.engine.exposures import check_port
-from atoll.errors import InvalidPortError, InvalidPortNumberError, TunnelNotAvailableError
+from atoll.errors import InvalidPortError, InvalidPortNumberError
 from atoll.server.bridge import requests
 from atoll.server.bridge.failures import invalid
 
@@ -19,15 +20,14 @@ async def open(engine: Engine, request: Request) -> Response:
     """Open a tunnel to a port."""
     port = checked_port(request.path_params["port"])
     name = checked_name(await requests.body(engine, request, dict[str, Any], optional=True))
-    requests.sandbox(engine, request)
-    shown = f"port {port}" + (f" as {name}" if name else "")
-    raise TunnelNotAvailableError(f"this engine has no tunnels ({shown})")
+    tunnel = await engine.tunnels.get(requests.sandbox(engine, request), port, name)
+    return JSONResponse({**tunnel.to_dict(), "hostname": urlsplit(tunnel.url).hostname})
 
 
 async def close(engine: Engine, request: Request) -> Response:
-    """Close the tunnel to a port; there is none."""
-    checked_port(request.path_params["port"])
-    requests.sandbox(engine, request)
+    """Close the tunnel to a port, if there is one."""
+    port = checked_port(request.path_params["port"])
+    await engine.tunnels.destroy(requests.sandbox(engine, request), port)
     return Response(status_code=204)
 
 
