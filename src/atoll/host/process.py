@@ -94,6 +94,11 @@ async def run(
     return Completed(code, out, err)
 
 
+def find(program: str | Path) -> str | None:
+    """Return where *program* is; None: it is not installed."""
+    return shutil.which(str(program), path=_BASE_ENV["PATH"])
+
+
 async def follow(
     argv: Sequence[str | Path],
     line: Callable[[str], None],
@@ -116,7 +121,7 @@ async def follow(
     program = shutil.which(str(argv[0]), path=_BASE_ENV["PATH"])
     if program is None:
         raise FileNotFoundError(f"there is no program {argv[0]}")
-    drop = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --".split()
+    drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"]
     changes = drop if unprivileged and os.geteuid() == 0 else []
     process = await asyncio.create_subprocess_exec(
         # In this order: who changes users loses the signal of the parent's death.
