@@ -1,7 +1,8 @@
 import string
 
 from atoll.wire import ops
-from atoll.wire.ops import Kind, Scope
+from atoll.wire.keys import Scope
+from atoll.wire.ops import Kind
 
 
 def test_names_and_routes_are_unique() -> None:
