@@ -104,6 +104,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._decoder = frames.Decoder()
         self._received = self._decoder.feed(b"")
+        self.end = b""  # what the END of a body told
 
     @classmethod
     async def open(
@@ -228,6 +229,7 @@ class Link:
                     if isinstance(piece, bytes):
                         yield piece
                     elif not _goes_on(piece):
+                        self.end = piece.payload
                         return
             except frames.FrameError as error:
                 raise LinkError(f"the agent sent something malformed ({error})") from error
