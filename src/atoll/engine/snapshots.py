@@ -8,10 +8,9 @@ there.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -46,7 +45,11 @@ log = structlog.get_logger(__name__)
 MAX_NAME = 200
 """Characters of a snapshot's name."""
 MAX_CHANGES = 50_000
-"""Entries of one comparison: about 10 MB of answer."""
+"""Entries of one comparison."""
+MAX_PATHS = 8 << 20
+"""Characters of the paths in one comparison: code inside chooses how long they are."""
+
+_AT_ONCE = 2  # comparisons: each keeps one of the engine's few threads busy
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +73,7 @@ class Snapshots:
         self.shelf = Shelf(shared.store, "snapshots", Kept)
         self._kept = shared.lifecycle.parts.layers.snapshots
         self._making: set[str] = set()  # no row tells of these yet
+        self._comparing = asyncio.Semaphore(_AT_ONCE)
 
     async def take(self, box: "Sandbox", wanted: TakeSnapshot) -> Snapshot:
         """Keep the files of *box* as they are now; one that never ran is started first.
@@ -201,7 +205,7 @@ class Snapshots:
         Raises:
             SnapshotNotFoundError: there is no such snapshot.
             SandboxNotFoundError: there is no such sandbox.
-            FilesystemError: folders are nested too deep to be compared.
+            FilesystemError: folders are nested too deep, or hold too much, to be compared.
         """
         before = await self.get(box.namespace, since)
         record = await box.load()
@@ -209,19 +213,10 @@ class Snapshots:
             raise SandboxNotFoundError(f"sandbox {box.id!r} has no files to compare")
         images = self._shared.lifecycle.parts.images
         lowers = (await images.obtain(record.in_force.digest)).layers
-        async with self.passing(box) as now:
+        async with self._comparing, self.passing(box) as now:
             folders = [await self._kept.attach(id) for id in (before.snapshot.id, now)]
-
-            def compare() -> list[diff.Change]:
-                old, new = (folder / "upper" for folder in folders)
-                return list(islice(diff.changes(old, new, lowers), MAX_CHANGES + 1))
-
-            found = await asyncio.to_thread(compare)
-        told = [
-            Change(path=_text(c.path), kind=c.kind, type=c.type, size=c.size)
-            for c in found[:MAX_CHANGES]
-        ]
-        return Diff(changes=told, truncated=len(found) > MAX_CHANGES)
+            old, new = (folder / "upper" for folder in folders)
+            return await asyncio.to_thread(lambda: told(diff.changes(old, new, lowers)))
 
     async def tidy(self) -> None:
         """Remove snapshots whose time is over, and files that no row tells of."""
@@ -261,6 +256,20 @@ def check_names(wanted: TakeSnapshot) -> None:
 
 def _based_on(record: Record, layer_id: str, snapshot: str) -> dict[str, str]:
     return {"snapshot": snapshot} if record.layer_id == layer_id else {}
+
+
+def told(found: Iterable[diff.Change]) -> Diff:
+    """Return what is told of the changes *found*: as many as an answer may hold."""
+    changes: list[Change] = []
+    length = 0
+    for change in found:
+        length += len(change.path)
+        if len(changes) == MAX_CHANGES or length > MAX_PATHS:
+            return Diff(changes=changes, truncated=True)
+        changes.append(
+            Change(path=_text(change.path), kind=change.kind, type=change.type, size=change.size)
+        )
+    return Diff(changes=changes, truncated=False)
 
 
 def _text(path: str) -> str:

@@ -4,19 +4,28 @@ Both are folders of an overlay (``upper``): they hold only what differs from the
 whiteouts for what was deleted. So the time depends on what a sandbox ever wrote, not on its image.
 A file is the same when inode number, time of change, size, mode and owner are: copies of a layer
 keep them, and nobody inside can set a time of change.
+
+The trees were made by code that nobody trusts, to take as much memory and time as they can: only
+the names of one folder at each depth are held, and how many there may be has an end.
 """
 
+import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from atoll.errors import FilesystemError
+from atoll.errors import FilesystemError, from_os_error
 
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 _OPAQUE = "trusted.overlay.opaque"
 _MAX_DEPTH = 500
+
+MAX_IN_FOLDER = 250_000
+"""Entries of one folder: about 60 MB for both states."""
+MAX_ENTRIES = 1_000_000
+"""Entries of all folders that are compared: some 20 seconds."""
 
 
 class Change(NamedTuple):
@@ -37,10 +46,14 @@ def changes(before: Path, now: Path, lowers: Sequence[Path]) -> Iterator[Change]
         lowers: the image's folders, the topmost first.
 
     Raises:
-        FilesystemError: folders are nested too deep.
-        OSError: a folder cannot be read.
+        FilesystemError: folders are nested too deep, hold too much, or cannot be read.
     """
-    yield from _inside("", _Folder(before, now, tuple(lowers)), 0)
+    try:
+        yield from _Comparison().inside("", _Folder(before, now, tuple(lowers)), 0)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise _too_deep() from error
+        raise from_os_error(error, "a folder that is compared") from error
 
 
 class _Folder(NamedTuple):
@@ -54,25 +67,59 @@ class _Folder(NamedTuple):
     lowers: tuple[Path, ...]
 
 
-def _inside(name: str, folder: _Folder, depth: int) -> Iterator[Change]:
-    if depth > _MAX_DEPTH:
-        raise FilesystemError(f"folders are nested more than {_MAX_DEPTH} deep")
-    old, new = _entries(folder.before), _entries(folder.now)
-    names = old.keys() | new.keys()
-    hid, hides = _is_opaque(folder.before), _is_opaque(folder.now)
-    if hid != hides:  # made anew, or put back: what the image has there went, or came
-        names |= {entry for lower in folder.lowers for entry in _entries(lower)}
-    for entry in sorted(names):
-        image, lowers = _in_image(folder.lowers, entry)
-        was = _merged(old.get(entry), None if hid else image)
-        there = _merged(new.get(entry), None if hides else image)
-        yield from _change(f"{name}/{entry}", was, there)
-        if there and stat.S_ISDIR(there.st_mode):
-            inner = _Folder(
-                _within(folder.before, entry, old), _within(folder.now, entry, new), lowers
-            )
-            if inner.before or inner.now:
-                yield from _inside(f"{name}/{entry}", inner, depth + 1)
+class _Comparison:
+    """One walk, and how much it has seen."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+
+    def inside(self, name: str, folder: _Folder, depth: int) -> Iterator[Change]:
+        """Yield what differs in a folder and below it."""
+        if depth > _MAX_DEPTH:
+            raise _too_deep()
+        hid, hides = _is_opaque(folder.before), _is_opaque(folder.now)
+        # Made anew, or put back: what the image has there went, or came.
+        for entry in self._names(folder, image=hid != hides):
+            image, lowers = _in_image(folder.lowers, entry)
+            old, new = _found(folder.before, entry), _found(folder.now, entry)
+            was = _merged(old, None if hid else image)
+            there = _merged(new, None if hides else image)
+            yield from _change(f"{name}/{entry}", was, there)
+            if there and stat.S_ISDIR(there.st_mode):
+                inner = _Folder(
+                    _within(folder.before, entry, old), _within(folder.now, entry, new), lowers
+                )
+                if inner.before or inner.now:
+                    yield from self.inside(f"{name}/{entry}", inner, depth + 1)
+
+    def _names(self, folder: _Folder, *, image: bool) -> list[str]:
+        """Return the names in the folder, in order."""
+        names: set[str] = set()
+        for place in (folder.before, folder.now, *(folder.lowers if image else ())):
+            if place is not None:
+                with os.scandir(place) as found:
+                    for entry in found:
+                        names.add(entry.name)
+                        if len(names) > MAX_IN_FOLDER:
+                            raise _too_much(MAX_IN_FOLDER, "one folder holds")
+        self._seen += len(names)
+        if self._seen > MAX_ENTRIES:
+            raise _too_much(MAX_ENTRIES, "folders hold")
+        return sorted(names)
+
+
+def _too_deep() -> FilesystemError:
+    return FilesystemError(
+        f"folders are nested more than {_MAX_DEPTH} deep, or their names are too long in all"
+    )
+
+
+def _too_much(limit: int, what: str) -> FilesystemError:
+    return FilesystemError(
+        f"{what} more than {limit:,} entries, too many to be compared",
+        context={"limit": limit},
+        suggestion="delete what is of no use, and take a new snapshot",
+    )
 
 
 def _change(
@@ -94,9 +141,7 @@ def _in_image(
     first: os.stat_result | None = None
     folders: list[Path] = []
     for lower in lowers:
-        try:
-            found = os.lstat(lower / entry)
-        except FileNotFoundError:
+        if (found := _found(lower, entry)) is None:
             continue
         first = first or found
         if not stat.S_ISDIR(found.st_mode):
@@ -114,16 +159,17 @@ def _merged(upper: os.stat_result | None, image: os.stat_result | None) -> os.st
     return None if stat.S_ISCHR(upper.st_mode) and upper.st_rdev == 0 else upper
 
 
-def _within(folder: Path | None, entry: str, entries: Mapping[str, os.stat_result]) -> Path | None:
-    found = entries.get(entry)
+def _within(folder: Path | None, entry: str, found: os.stat_result | None) -> Path | None:
     return folder / entry if folder and found and stat.S_ISDIR(found.st_mode) else None
 
 
-def _entries(folder: Path | None) -> dict[str, os.stat_result]:
+def _found(folder: Path | None, entry: str) -> os.stat_result | None:
     if folder is None:
-        return {}
-    with os.scandir(folder) as found:
-        return {entry.name: entry.stat(follow_symlinks=False) for entry in found}
+        return None
+    try:
+        return os.lstat(folder / entry)
+    except FileNotFoundError:
+        return None
 
 
 def _is_opaque(folder: Path | None) -> bool:

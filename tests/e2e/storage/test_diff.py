@@ -143,3 +143,30 @@ async def test_names_that_are_no_text_are_told_apart(root: Root) -> None:
     for name in (b"\xff", b"\xfe"):
         (root.path / "work" / os.fsdecode(name)).touch()
     assert len({change[0] for change in await root.since()}) == 2
+
+
+async def test_names_that_are_too_long_for_one_path_are_an_error(root: Root) -> None:
+    """Code inside makes them step by step; no path on the host can name what is at the end."""
+    at = os.open(root.path / "work", os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=at)
+        deeper = os.open("d" * 250, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = deeper
+    os.close(at)
+    with pytest.raises(FilesystemError, match="too long") as caught:
+        await root.since()
+    assert "ddd" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limit", ["MAX_IN_FOLDER", "MAX_ENTRIES"])
+async def test_a_tree_that_holds_too_much_is_an_error(
+    root: Root, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """Or code inside would choose how much memory and time the engine takes."""
+    for name in range(10):
+        (root.path / f"work/{name}").touch()
+    assert len(await root.since()) == 10
+    monkeypatch.setattr(diff, limit, 9)
+    with pytest.raises(FilesystemError, match="more than 9 entries"):
+        await root.since()
