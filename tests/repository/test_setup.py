@@ -3,7 +3,12 @@
 import os
 import re
 import subprocess
+import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = (ROOT / "tools/setup.sh").read_text()
@@ -51,3 +56,24 @@ def test_run_needs_root_and_says_so_before_anything_else() -> None:
         ["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "need root" in "".join(done.stdout.splitlines(keepends=True)[:2])
+
+
+def test_constraints_pin_everything_that_a_fresh_checkout_installs() -> None:
+    """What is not pinned pip looks for by trial, for minutes, and may not find."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "constraints.txt").read_text().split()
+    pinned = {canonicalize_name(name): version for name, version in (x.split("==") for x in lines)}
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    found: dict[tuple[NormalizedName, frozenset[str]], str] = {}
+    waiting = [(Requirement(text), {""}) for text in wanted]
+    while waiting:
+        one, extras = waiting.pop()
+        key = canonicalize_name(one.name), frozenset(one.extras)
+        asked = one.marker is None or any(one.marker.evaluate({"extra": x}) for x in extras)
+        if not asked or key in found:
+            continue
+        there = distribution(one.name)
+        found[key] = there.version
+        waiting += [(Requirement(text), {"", *one.extras}) for text in there.requires or ()]
+    installed = {name: version for (name, _), version in found.items()}
+    assert {n: v for n, v in installed.items() if pinned.get(n) != v} == {}
