@@ -44,6 +44,19 @@ INSTANCE_TYPES: dict[str, InstanceType] = {
 }
 
 
+class BucketSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A bucket that callers mount by the name of its binding, without seeing its key."""
+
+    bucket: str
+    endpoint: str
+    provider: str | None = None
+    access_key_id: str
+    secret_access_key: str
+
+    def __repr__(self) -> str:
+        return f"BucketSettings(bucket={self.bucket!r}, endpoint={self.endpoint!r})"
+
+
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where things are kept."""
 
@@ -60,6 +73,13 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     reserve_mb: Spare = 1_000
     """MB (10^6 bytes) of the disk that sandboxes leave free: no layer grows into it, none is made
     within it. At 0 a full disk breaks the layer store of all sandboxes."""
+
+    bucket_endpoints: tuple[str, ...] = ()
+    """Endpoints of buckets (``http://minio.internal:9000``) that are reached from the host's network.
+    All others are reached as the sandbox itself could, so never on private addresses."""
+
+    buckets: dict[str, BucketSettings] = {}
+    """Binding → a bucket that every caller may mount by that name."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):

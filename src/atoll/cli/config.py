@@ -8,7 +8,7 @@ import typer
 
 from atoll.cli.options import AsJson, print_json, print_table
 
-_SECRET = frozenset({"server.api_key"})
+_SECRET = frozenset({"server.api_key", "storage.buckets"})
 
 
 def config(

@@ -64,6 +64,9 @@ class Database:
         return self
 
     def _connect(self) -> None:
+        # It holds keys of buckets; SQLite gives its other files the mode of this one.
+        self._path.touch(mode=0o600)
+        self._path.chmod(0o600)
         self._writer = _connection(self._path)
         try:
             schema.migrate(self._writer)

@@ -70,6 +70,7 @@ async def destroy(box: "Sandbox", reason: str) -> None:
         shared.faults.at("destroy.processes")
         await shared.tunnels.forget(record.key)
         await shared.ports.forget(record.key)
+        await shared.mounts.forget(record.key)
         if record.host_ref:
             await shared.lifecycle.remove(record.host_ref)
         shared.faults.at("destroy.removed")

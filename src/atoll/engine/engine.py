@@ -18,6 +18,7 @@ from atoll.engine.backups import Backups
 from atoll.engine.forks import Forks
 from atoll.engine.keys import Keys
 from atoll.engine.lifecycle import Lifecycle
+from atoll.engine.mounts import Mounts
 from atoll.engine.objects.deliveries import Attachment
 from atoll.engine.objects.objects import Objects
 from atoll.engine.parts import Image, Images, Parts
@@ -86,6 +87,7 @@ class Engine:
         self.volumes = Volumes(store, lifecycle, partial(fresh_name, engine_id))
         live: dict[tuple[str, str], Sandbox] = {}
         self.ports = Ports(store, live)
+        self.mounts = Mounts(store, lifecycle, live)
         self.tunnels = Tunnels(self.ports, settings.server.tunnel_program)
         self._shared = Shared(
             engine_id=engine_id,
@@ -96,6 +98,7 @@ class Engine:
             pool=self.pool,
             processes=self.processes,
             objects=self.objects,
+            mounts=self.mounts,
             namespaces=self.namespaces,
             ports=self.ports,
             tunnels=self.tunnels,
@@ -109,7 +112,8 @@ class Engine:
         )
         self.backups = Backups(store, self._vault)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
-        self._timers = Timers(self._shared, self.sandbox, (self.snapshots.tidy, self.backups.tidy))
+        tidying = (self.snapshots.tidy, self.backups.tidy, self.mounts.tend)
+        self._timers = Timers(self._shared, self.sandbox, tidying)
 
     @property
     def images(self) -> Images:

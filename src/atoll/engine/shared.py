@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from atoll.engine.admission import Admission
 from atoll.engine.faults import Faults
 from atoll.engine.lifecycle import Lifecycle
+from atoll.engine.mounts import Mounts
 from atoll.engine.objects.objects import Objects
 from atoll.engine.pool import WarmPool
 from atoll.engine.ports import Ports
@@ -41,6 +42,7 @@ class Shared:
     tunnels: Tunnels
     volumes: Volumes
     objects: Objects
+    mounts: Mounts
     volumes: Volumes
     namespaces: dict[str, NamespaceConfig]
     live: "dict[tuple[str, str], Sandbox]"

@@ -128,6 +128,7 @@ async def _started(box: "Sandbox", endpoint: Endpoint) -> None:
     box.reached(Operations(endpoint, box.shared.settings.lifecycle.orphan_grace))
     # From here on changes are applied at once; those made during the start were not.
     await box.apply(endpoint)
+    await box.shared.mounts.woken(box, endpoint)
     await box.shared.processes.woken(box, endpoint)
     box.shared.faults.at("start.processes")
     box.activity.note(Use.START)

@@ -17,10 +17,15 @@ from atoll.errors import ContainerUnavailableError, FilesystemError
 from atoll.images.certificates import TARGET as TRUST_TARGET
 from atoll.runtime.base import ContainerSpec
 from atoll.settings import MB
+from atoll.storage.buckets import client as buckets
 from atoll.wire import ids
 
 if TYPE_CHECKING:
     from atoll.engine.lifecycle import Lifecycle
+
+
+BUCKETS = "buckets"
+"""In the directory of a start: one folder for the client of each bucket that is mounted."""
 
 
 class Step(NamedTuple):
@@ -127,6 +132,7 @@ async def _directory(life: "Lifecycle", launch: Launch) -> None:
 
 async def _remove_directory(life: "Lifecycle", host_ref: str) -> None:
     directory = life.run_dir(host_ref)
+    await buckets.stop_all(directory / BUCKETS)
     shutil.rmtree(directory / "files", ignore_errors=True)
     # Only empty directories: a root that is still mounted must never be entered by a removal.
     for path in (life.container_dir(host_ref), directory / "rootfs", directory):

@@ -43,7 +43,8 @@ AT_RECURSIVE = 0x8000
 AT_EMPTY_PATH = 0x1000
 OPEN_TREE_CLONE = 1
 _OPEN_TREE_CLOEXEC = os.O_CLOEXEC
-_MOVE_MOUNT_F_EMPTY_PATH = 4
+_MOVE_MOUNT_F_EMPTY_PATH = 0x04
+_MOVE_MOUNT_T_EMPTY_PATH = 0x40
 
 MOUNT_ATTR_RDONLY = 0x1
 MOUNT_ATTR_NOSUID = 0x2
@@ -115,9 +116,9 @@ def open_tree(path: str | Path, flags: int = OPEN_TREE_CLONE, *, dir_fd: int = _
 
 
 def move_mount(mount_fd: int, target: str | Path, *, dir_fd: int = _AT_FDCWD) -> None:
-    """Attach a detached mount at *target*: kernel 5.2."""
+    """Attach a detached mount at *target*, or with an empty one at *dir_fd* itself: kernel 5.2."""
     encoded = os.fsencode(target)
-    flags = _MOVE_MOUNT_F_EMPTY_PATH
+    flags = _MOVE_MOUNT_F_EMPTY_PATH | (0 if encoded else _MOVE_MOUNT_T_EMPTY_PATH)
     _syscall(_SYS_MOVE_MOUNT, mount_fd, b"", dir_fd, encoded, flags, about=target)
 
 
@@ -225,12 +226,14 @@ _PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP = 27, 28, 4
 _SETRESUID = {"x86_64": 117, "aarch64": 147}
 
 
-def open_in_root(root: int, path: str | PurePath) -> int:
+def open_in_root(root: int, path: str | PurePath, *, links: bool = True) -> int:
     """Return an O_PATH descriptor of *path* as a process sees it whose root is *root*: kernel 5.6.
 
-    Links are followed within that root; those of /proc that leave it are not.
+    Links are followed within that root; those of /proc that leave it are not. Without *links* any
+    link on the way is ELOOP.
     """
-    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _NO_MAGICLINKS)
+    resolve = _RESOLVE_IN_ROOT | _NO_MAGICLINKS | (0 if links else _NO_SYMLINKS)
+    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, resolve)
     name = ctypes.c_char_p(os.fsencode(path))
     return _syscall(_SYS_OPENAT2, root, name, how, len(how), about=str(path))
 

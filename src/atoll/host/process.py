@@ -166,6 +166,36 @@ async def _feed(stream: asyncio.StreamWriter | None, data: bytes | None) -> None
     stream.close()
 
 
+def launch(argv: Sequence[str | Path], descriptors: Sequence[int], *, output: int) -> int:
+    """Start *argv* in a session of its own, to outlive the engine; return its process id.
+
+    It inherits *descriptors* as 3, 4, … and *output* as its stdout and stderr.
+
+    Args:
+        argv: program (found on a fixed PATH) and arguments.
+        descriptors: what it inherits, in this order.
+        output: descriptor for stdout and stderr.
+
+    Raises:
+        FileNotFoundError: no such program.
+    """
+    program = shutil.which(str(argv[0]), path=_BASE_ENV["PATH"])
+    if program is None:
+        raise FileNotFoundError(f"there is no program {argv[0]}")
+    return _spawn_with([program, *argv[1:]], descriptors, output)
+
+
+def _spawn_with(argv: Sequence[str | Path], descriptors: Sequence[int], output: int) -> int:
+    # Copies above every target: no dup2 in the child can overwrite a source of a later one.
+    above = 3 + len(descriptors)
+    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (output, *descriptors)]
+    try:
+        return _spawn([str(part) for part in argv], copies[0], copies[1:])
+    finally:
+        for fd in copies:
+            os.close(fd)
+
+
 async def run_handing_over(
     argv: Sequence[str | Path],
     descriptors: Sequence[int],
@@ -188,14 +218,7 @@ async def run_handing_over(
         FileNotFoundError: no such program.
         TimeoutError: the time was over.
     """
-    # Copies above every target: no dup2 below can overwrite a source of a later one.
-    above = 3 + len(descriptors)
-    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in (output, *descriptors)]
-    try:
-        pid = _spawn([str(part) for part in argv], copies[0], copies[1:])
-    finally:
-        for fd in copies:
-            os.close(fd)
+    pid = _spawn_with(argv, descriptors, output)
     exited = os.pidfd_open(pid)
     try:
         async with asyncio.timeout(timeout):

@@ -20,6 +20,7 @@ from atoll.wire import (
     git,
     interpreter,
     keys,
+    mounts,
     objects,
     pool,
     ports,
@@ -347,6 +348,11 @@ RUN_CODE = Op(
     interpreter.ExecutionResult, kind=Kind.STREAM,
 )  # fmt: skip
 
+
+MOUNTS = SANDBOX + "/mounts"
+MOUNT_BUCKET = Op("mount_bucket", "POST", MOUNTS, mounts.MountBucket, mounts.BucketMount)
+UNMOUNT_BUCKET = Op("unmount_bucket", "DELETE", MOUNTS, mounts.UnmountBucket, Done)
+LIST_MOUNTS = Op("list_mounts", "GET", MOUNTS, Empty, mounts.BucketMounts, scope=_READ)
 
 BACKUPS = NAMESPACE + "/backups"
 CREATE_BACKUP = Op(

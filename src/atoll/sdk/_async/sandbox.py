@@ -10,6 +10,7 @@ from atoll.sdk._async.git import Git
 from atoll.sdk._async.hooks import Hooks
 from atoll.sdk._async.interpreter import Interpreter
 from atoll.sdk._async.life import Life
+from atoll.sdk._async.mounts import Mounts
 from atoll.sdk._async.objects import Objects
 from atoll.sdk._async.ports import Ports
 from atoll.sdk._async.processes import Processes
@@ -35,6 +36,7 @@ class Sandbox(
     Life,
     Snapshots,
     Backups,
+    Mounts,
     Interpreter,
 ):
     """One sandbox. The same id in the same namespace is always the same one.

@@ -10,6 +10,7 @@ from atoll.sdk._sync.git import Git
 from atoll.sdk._sync.hooks import Hooks
 from atoll.sdk._sync.interpreter import Interpreter
 from atoll.sdk._sync.life import Life
+from atoll.sdk._sync.mounts import Mounts
 from atoll.sdk._sync.objects import Objects
 from atoll.sdk._sync.ports import Ports
 from atoll.sdk._sync.processes import Processes
@@ -35,6 +36,7 @@ class Sandbox(
     Life,
     Snapshots,
     Backups,
+    Mounts,
     Interpreter,
 ):
     """One sandbox. The same id in the same namespace is always the same one.

@@ -1,4 +1,7 @@
-"""Buckets in the workspace: every field of a request is checked before anything is tried."""
+"""Buckets in the workspace: every field of a request is checked before anything is tried.
+
+What fails then is answered with 502, whatever the reason, as the client of this API expects.
+"""
 
 import posixpath
 from typing import Any
@@ -8,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from atoll.engine.engine import Engine
-from atoll.errors import NotSupportedByRuntimeError
 from atoll.server.bridge import requests
 from atoll.server.bridge.failures import invalid
+from atoll.server.bridge.files import OK
+from atoll.wire.mounts import BucketCredentials, MountBucket
 
 _OPTIONS: dict[str, tuple[type, str]] = {
     "endpoint": (str, "a string"),
@@ -34,17 +38,15 @@ class Mount(msgspec.Struct, frozen=True):
 async def mount(engine: Engine, request: Request) -> Response:
     """Mount a bucket."""
     wanted = checked(await requests.body(engine, request, dict[str, Any]))
-    requests.sandbox(engine, request)
-    raise NotSupportedByRuntimeError(
-        f"this engine cannot mount buckets ({wanted.bucket} at {wanted.path})"
-    )
+    await engine.mounts.mount(requests.sandbox(engine, request), asked(wanted))
+    return Response(OK, media_type="application/json")
 
 
 async def unmount(engine: Engine, request: Request) -> Response:
     """End a mount."""
     path = mount_path(await requests.body(engine, request, dict[str, Any]))
-    requests.sandbox(engine, request)
-    raise NotSupportedByRuntimeError(f"nothing is mounted at {path}")
+    await engine.mounts.unmount(requests.sandbox(engine, request), path)
+    return Response(OK, media_type="application/json")
 
 
 def checked(body: dict[str, Any]) -> Mount:
@@ -70,6 +72,25 @@ def checked(body: dict[str, Any]) -> Mount:
     if endpoint is not None and not bucket:
         raise invalid("bucket must be a non-empty string for remote mounts")
     return Mount(bucket or binding or "", path, endpoint, options)
+
+
+def asked(wanted: Mount) -> MountBucket:
+    """Return what the engine is asked for."""
+    given, options = wanted.options.get("credentials"), wanted.options
+    credentials = given and BucketCredentials(
+        access_key_id=given["accessKeyId"], secret_access_key=given["secretAccessKey"]
+    )
+    return MountBucket(
+        path=wanted.path,
+        bucket=wanted.bucket if wanted.endpoint is not None else None,
+        binding=wanted.bucket if wanted.endpoint is None else None,
+        endpoint=wanted.endpoint,
+        provider=options.get("provider"),
+        credentials=credentials or None,
+        read_only=options.get("readOnly", False),
+        prefix=options.get("prefix"),
+        s3fs_options=options.get("s3fsOptions", []),
+    )
 
 
 def _check_rest(options: dict[str, Any]) -> None:

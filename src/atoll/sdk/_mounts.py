@@ -1,0 +1,49 @@
+"""Where a bucket is and with which key, as far as the environment of the caller says. Pure."""
+
+from collections.abc import Mapping
+
+from atoll.errors import InvalidMountConfigError
+from atoll.wire.mounts import BucketCredentials
+
+
+def endpoint(given: str | None, provider: str | None, environment: Mapping[str, str]) -> str | None:
+    """Return the endpoint: as given, or that of the R2 account the environment names."""
+    account = environment.get("CLOUDFLARE_ACCOUNT_ID")
+    if given is None and provider == "r2" and account:
+        return f"https://{account}.r2.cloudflarestorage.com"
+    return given
+
+
+def credentials(
+    given: BucketCredentials | Mapping[str, str] | None,
+    endpoint: str | None,
+    provider: str | None,
+    environment: Mapping[str, str],
+) -> BucketCredentials | None:
+    """Return the key: as given, or the environment's for this provider.
+
+    Raises:
+        InvalidMountConfigError: a mapping lacks one of its two values.
+    """
+    if isinstance(given, BucketCredentials):
+        return given
+    if given is not None:
+        return _read(given)
+    r2 = provider == "r2" or "r2.cloudflarestorage.com" in (endpoint or "")
+    for prefix in ("R2_", "AWS_") if r2 else ("AWS_",):
+        names = prefix + "ACCESS_KEY_ID", prefix + "SECRET_ACCESS_KEY"
+        key, secret = map(environment.get, names)
+        if key and secret:
+            return BucketCredentials(access_key_id=key, secret_access_key=secret)
+    return None
+
+
+def _read(given: Mapping[str, str]) -> BucketCredentials:
+    key = given.get("access_key_id", given.get("accessKeyId"))
+    secret = given.get("secret_access_key", given.get("secretAccessKey"))
+    if not isinstance(key, str) or not isinstance(secret, str):
+        raise InvalidMountConfigError(
+            "credentials have access_key_id and secret_access_key",
+            context={"field": "credentials"},
+        )
+    return BucketCredentials(access_key_id=key, secret_access_key=secret)

@@ -1,0 +1,65 @@
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import RuntimeNotAvailableError
+from atoll.storage.buckets import client
+
+
+def recorded(folder: Path, pid: int, started: str | None) -> None:
+    folder.mkdir(parents=True)
+    (folder / "process").write_text(json.dumps({"pid": pid, "started": started}))
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True
+    )
+
+
+async def test_a_client_is_found_again_and_ended(tmp_path: Path) -> None:
+    process = sleeper()
+    recorded(tmp_path / "all/one", process.pid, client._started(process.pid))
+    assert client.alive(tmp_path / "all/one")
+    await client.stop(tmp_path / "all/one", 0)
+    assert not (tmp_path / "all/one").exists()
+    process.communicate()
+    await client.stop_all(tmp_path / "all")
+    await client.stop_all(tmp_path / "all")
+    assert os.listdir(tmp_path) == []
+
+
+async def test_another_process_of_the_same_number_is_left_alone(tmp_path: Path) -> None:
+    process = sleeper()
+    recorded(tmp_path / "one", process.pid, "1")
+    assert not client.alive(tmp_path / "one")
+    await client.stop(tmp_path / "one", 0)
+    assert process.poll() is None
+    process.communicate(b"\n", 20)
+
+
+async def test_one_that_ends_by_itself_is_not_killed(tmp_path: Path) -> None:
+    process = sleeper()
+    recorded(tmp_path / "one", process.pid, client._started(process.pid))
+    process.communicate(b"\n", 20)
+    began = time.monotonic()
+    await client.stop(tmp_path / "one")
+    assert time.monotonic() - began < 5
+    assert process.returncode == 0
+
+
+def test_the_last_complaint_is_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("2026 [INF] s3fs version\n2026 [CRT] s3fs.cpp:x: no bucket\n")
+    assert client.failure(tmp_path, "why").message.endswith("s3fs.cpp:x: no bucket")
+    assert client.failure(tmp_path / "none", "why").message.endswith("why")
+
+
+def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TOOLS", ("no-such-program",))
+    with pytest.raises(RuntimeNotAvailableError, match="no-such-program"):
+        client.require_tools()
