@@ -102,13 +102,16 @@ class WarmPool:
     async def take(self, kind: Kind) -> Warm | None:
         """Return a container and give it up; None when there is none that still fits its image."""
         while self._ready[kind]:
+            image = await self._life.parts.images.obtain(kind.image)
+            if not self._ready[kind]:
+                break
+            # No await between this and the return: a taker who is cancelled has taken nothing.
             found = self._ready[kind].popleft()
             self._drained.set()
-            image = await self._life.parts.images.obtain(kind.image)
             if found.ready.digest == image.digest:
                 self._taken += 1
                 return found
-            await self._remove(found)
+            await asyncio.shield(self._remove(found))
         self._missed += self.targets().get(kind, 0) > 0
         return None
 

@@ -8,7 +8,12 @@ import pytest
 from atoll.engine import bare, pool
 from atoll.engine.engine import Engine
 from atoll.engine.node import Free
-from atoll.errors import ContainerNotReadyError, ContainerUnavailableError
+from atoll.errors import (
+    ContainerNotReadyError,
+    ContainerUnavailableError,
+    ImageNotFoundError,
+    SandboxDestroyedError,
+)
 from atoll.settings import PoolSettings
 from atoll.wire.frames import Kind
 from atoll.wire.pool import Prime
@@ -145,6 +150,49 @@ async def test_containers_of_an_image_that_was_built_anew_are_not_used(
         monkeypatch.setattr(bare.BareImage, "digest", "sha256:new", raising=False)
         await run(engine, "x")
         assert not old & set(world.runtime.running)
+
+
+async def test_a_start_that_is_given_up_leaves_the_container_in_the_pool(
+    opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or each destroy at the wrong moment would take one out of the world until a restart."""
+    asked = asyncio.Event()
+
+    async def hanging(self: bare.BareImages, reference: str) -> bare.BareImage:
+        asked.set()
+        await asyncio.sleep(60)
+        return bare.BareImage(reference)
+
+    async with opener(pool=TWO) as engine:
+        await full(engine)
+        warm = set(world.runtime.running)
+        with monkeypatch.context() as patch:
+            patch.setattr(bare.BareImages, "obtain", hanging)
+            box = engine.sandbox("N", "box")
+            await box.configure(SandboxOptions())
+            starting = asyncio.create_task(box.ensure_running())
+            await asyncio.wait_for(asked.wait(), 5)
+            await box.destroy()
+            await asyncio.wait([starting])
+            assert isinstance(starting.exception(), SandboxDestroyedError)
+        assert engine.pool_stats().warm == 2
+        await engine.pool.shutdown()
+        assert not warm & set(world.runtime.running)
+
+
+async def test_containers_of_an_image_that_cannot_be_had_stay_in_the_pool(
+    opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(self: bare.BareImages, reference: str) -> bare.BareImage:
+        raise ImageNotFoundError(reference)
+
+    async with opener(pool=TWO) as engine:
+        await full(engine)
+        with monkeypatch.context() as patch:
+            patch.setattr(bare.BareImages, "obtain", gone)
+            with pytest.raises(ImageNotFoundError):
+                await run(engine, "x")
+        assert engine.pool_stats().warm == 2
 
 
 async def test_it_is_filled_in_bounded_batches_and_up_to_its_limit(
