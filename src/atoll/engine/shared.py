@@ -43,7 +43,6 @@ class Shared:
     volumes: Volumes
     objects: Objects
     mounts: Mounts
-    volumes: Volumes
     namespaces: dict[str, NamespaceConfig]
     live: "dict[tuple[str, str], Sandbox]"
 
