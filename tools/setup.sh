@@ -20,7 +20,6 @@ packages=(
   busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps bubblewrap:bwrap nginx-light:nginx wrk:wrk
 )
 
-PATH=$PATH:/usr/sbin:/sbin # where Debian keeps some of them, and a user does not look
 missing=()
 for entry in "${packages[@]}"; do
   command -v "${entry#*:}" >/dev/null || missing+=("${entry%%:*}")
@@ -48,7 +47,7 @@ if sys.version_info < (3, 11):
 PY
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-echo "setup: installing Python packages into $venv"
+echo "setup: installing Python packages into $venv (a minute or two)"
 # Without -q, as that leaves the reason of some failures out; shown only if it fails.
 if ! told=$("$venv/bin/python" -m pip install --disable-pip-version-check --no-input \
   -c constraints.txt -e '.[dev]' 2>&1); then
