@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import structlog
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 ROOTS = ("/workspace", "/home", "/tmp", "/var/tmp", "/app")  # paths inside
 """Where directories may be backed up and put back: what is the user's, not the image's."""
 
@@ -56,6 +58,10 @@ MAX_NAME = 256
 """Characters of a backup's name."""
 MAX_EXCLUDES = 1_000
 """Patterns of one backup, each at most 4,096 characters."""
+
+MAX_EXPANSION = 16
+"""How many times the disk limit of its sandbox the content of a backup may be. Holes are content:
+a file of terabytes takes nothing of the disk inside, and hours of the engine."""
 
 SILENCE = 120.0
 """Seconds one step inside may take: a slow disk syncs hundreds of MB in that time."""
@@ -91,7 +97,8 @@ class Backups:
             FileNotFoundError: there is no such directory.
             SecurityError: it is a link.
             NoSpaceError: the host's disk is full.
-            BackupCreateFailedError: the sandbox ended meanwhile.
+            BackupCreateFailedError: the sandbox ended meanwhile, or the archive is larger than its
+                disk may be.
         """
         check(wanted)
         id = str(uuid.uuid4())
@@ -118,10 +125,14 @@ class Backups:
         self, id: str, box: "Sandbox", wanted: CreateBackup, link: Link
     ) -> DirectoryBackup:
         await link.reply(timeout=None, silence=SILENCE)
+        disk = box.info(box.entry.existing).limits.disk
+        body = _at_most(disk * MAX_EXPANSION, link.body(SILENCE))
         async with self._vault.writing(id) as archive:
-            async for piece in archives.compressed(link.body(SILENCE), wanted.compression):
+            async for piece in archives.compressed(body, wanted.compression):
                 await archive.write(piece)
-        told = msgspec.json.decode(link.end, type=_Packed)
+                if archive.size > disk:  # it is outside of the sandbox's disk
+                    raise _too_large("the archive", disk)
+        told = _decoded(link.end, _Packed)
         now = rules.now()
         ttl = TTL if wanted.ttl_ms is None else timedelta(milliseconds=wanted.ttl_ms)
         return DirectoryBackup(
@@ -164,7 +175,7 @@ class Backups:
                     _compare(backup, source.hex())
                     await link.send(Kind.END, b"{}")
                 reply = await link.reply(timeout=None, silence=SILENCE)
-        done = msgspec.json.decode(reply, type=UploadResult)
+        done = _decoded(reply, UploadResult)
         return Restored(id=backup.id, dir=target, files=done.files, size=done.size)
 
     async def get(self, namespace: str, id: str) -> DirectoryBackup:
@@ -256,6 +267,30 @@ def check(wanted: CreateBackup) -> None:
         raise InvalidBackupConfigError(
             f"at most {MAX_EXCLUDES} patterns of one line each", context={"field": "excludes"}
         )
+
+
+async def _at_most(limit: int, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    size = 0
+    async for piece in body:
+        size += len(piece)
+        if size > limit:
+            raise _too_large("the directory, holes of its files included,", limit)
+        yield piece
+
+
+def _too_large(what: str, limit: int) -> BackupCreateFailedError:
+    return BackupCreateFailedError(
+        f"{what} is larger than {limit:,} bytes",
+        context={"limit": limit},
+        suggestion="exclude what can be made again, or use another compression",
+    )
+
+
+def _decoded(payload: bytes, type: type[T]) -> T:
+    try:
+        return msgspec.json.decode(payload, type=type)
+    except msgspec.MsgspecError as error:
+        raise LinkError(f"the agent's account of an archive is malformed ({error})") from error
 
 
 def _compare(backup: DirectoryBackup, sha256: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from atoll.engine import backups
 from atoll.engine import record as rules
 from atoll.engine.backups import check, directory
 from atoll.engine.engine import Engine
@@ -21,6 +22,7 @@ from atoll.errors import (
 )
 from atoll.wire.backups import CreateBackup, ListBackups, RestoreBackup
 from atoll.wire.frames import Kind
+from atoll.wire.sandbox import CustomInstance, SandboxOptions
 from integration.engine.conftest import Opener
 from integration.engine.scripted import Peer, World
 
@@ -37,16 +39,19 @@ class Inside:
         world.runtime.scripts |= {"fs.backup": self.backup, "fs.restore": self.restore}
         self.error: SandboxError | None = None
         self.cut = False
+        self.account = b""
+        self.packed = TAR
 
     async def backup(self, peer: Peer, header: dict[str, Any]) -> None:
         if self.error:
             await peer.send(Kind.ERROR, self.error.to_wire())
             return
         await peer.send(Kind.REPLY, {"path": header["path"]})
-        for start in range(0, len(TAR), 100_000):
-            await peer.send(Kind.DATA, TAR[start : start + 100_000])
+        for start in range(0, len(self.packed), 100_000):
+            await peer.send(Kind.DATA, self.packed[start : start + 100_000])
         if not self.cut:
-            await peer.send(Kind.END, {"files": 3, "size": 99, "skipped": ["s"], "changed": []})
+            told = {"files": 3, "size": 99, "skipped": ["s"], "changed": []}
+            await peer.send(Kind.END, self.account or told)
 
     async def restore(self, peer: Peer, header: dict[str, Any]) -> None:
         if self.error:
@@ -109,6 +114,43 @@ async def test_an_archive_that_breaks_off_is_none(
         await engine.backups.create(engine.sandbox("N", "box"), WANTED)
     assert archives(world) == set()
     assert (await engine.backups.list("N", ListBackups())).backups == []
+
+
+async def test_an_archive_is_no_larger_than_the_disk_of_its_sandbox(
+    engine: Engine, world: World, inside: Inside
+) -> None:
+    """A file with a hole of terabytes takes nothing there: the host's disk would be full of zeros."""
+    inside.packed = bytes(17_000_000)
+    box = engine.sandbox("N", "box")
+    small = CustomInstance(vcpu=1, memory_mib=64, disk_mb=16)
+    await box.configure(SandboxOptions(instance_type=small))
+    with pytest.raises(BackupCreateFailedError, match="archive is larger than 16,000,000 bytes"):
+        await engine.backups.create(box, CreateBackup(dir="/workspace", compression="none"))
+    assert archives(world) == set()
+    await engine.backups.create(box, WANTED)
+
+
+async def test_what_compresses_to_nothing_has_an_end_too(
+    engine: Engine, world: World, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "MAX_EXPANSION", 1)
+    inside.packed = bytes(17_000_000)
+    box = engine.sandbox("N", "box")
+    small = CustomInstance(vcpu=1, memory_mib=64, disk_mb=16)
+    await box.configure(SandboxOptions(instance_type=small))
+    with pytest.raises(BackupCreateFailedError, match="holes"):
+        await engine.backups.create(box, WANTED)
+    assert archives(world) == set()
+
+
+@pytest.mark.parametrize("account", [b"{", b'{"files": "many"}', b"\xff"])
+async def test_an_agents_malformed_account_is_told_as_such(
+    engine: Engine, world: World, inside: Inside, account: bytes
+) -> None:
+    inside.account = account
+    with pytest.raises(OperationInterruptedError):
+        await engine.backups.create(engine.sandbox("N", "box"), WANTED)
+    assert archives(world) == set()
 
 
 async def test_a_damaged_archive_is_found_before_anything_is_replaced(
