@@ -13,7 +13,11 @@ from atoll.engine import record as rules
 from atoll.engine import states
 from atoll.engine.directory import ConflictError, Directory
 from atoll.engine.record import InForce, Record
-from atoll.errors import ContainerNotReadyError, SandboxAlreadyExistsError
+from atoll.errors import (
+    ContainerNotReadyError,
+    SandboxAlreadyExistsError,
+    SandboxDestroyedError,
+)
 from atoll.wire.sandbox import SandboxOptions, State
 
 T = TypeVar("T")
@@ -38,9 +42,18 @@ class Entry:
 
     @property
     def existing(self) -> Record:
-        """The record of a sandbox that is known to have one."""
+        """The record of a sandbox that was there when the caller began.
+
+        Raises:
+            SandboxDestroyedError: it was destroyed since.
+        """
         if self.record is None:
             raise AssertionError("only a stored sandbox has transitions")
+        if self._gone:
+            raise SandboxDestroyedError(
+                f"sandbox {self.id!r} was destroyed meanwhile",
+                context={"namespace": self.namespace, "sandbox": self.id},
+            )
         return self.record
 
     async def load(self) -> Record | None:
@@ -137,13 +150,26 @@ class Entry:
 
         Raises:
             ContainerNotReadyError: another engine changed it first.
+            SandboxDestroyedError: there is only a tombstone, which stays as it is.
         """
-        return await self.change(lambda _: changes)
-
-    async def change(self, decide: Callable[[Record], Mapping[str, Any]]) -> Record:
-        """Replace the fields that *decide* returns for the record as it is now; raise as `save`."""
 
         async def update() -> Record:
+            return await self._update(self.existing, changes)
+
+        return await self._alone(update)
+
+    async def change(self, decide: Callable[[Record], Mapping[str, Any]]) -> Record:
+        """Replace the fields that *decide* returns for the record as it is now.
+
+        Of a sandbox that was destroyed meanwhile nothing changes.
+
+        Raises:
+            ContainerNotReadyError: another engine changed it first.
+        """
+
+        async def update() -> Record:
+            if self.record and self._gone:
+                return self.record
             changes = decide(self.existing)
             return await self._update(self.existing, changes) if changes else self.existing
 

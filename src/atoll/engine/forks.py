@@ -61,8 +61,7 @@ class Forks:
         if wanted.from_snapshot:
             kept = await self._snapshots.get(box.namespace, wanted.from_snapshot)
             return await self._all(box.namespace, ids, kept, kept.snapshot.id, kept.snapshot.id)
-        async with self._snapshots.passing(box) as snapshot:
-            origin = box.entry.existing
+        async with self._snapshots.passing(box) as (snapshot, origin):
             kept = self._snapshots.described(snapshot, origin, TakeSnapshot())
             return await self._all(box.namespace, ids, kept, snapshot, origin.snapshot)
 
@@ -110,11 +109,11 @@ class Forks:
             ContainerUnavailableError: the host's disk is too full (reason "capacity").
         """
         kept = await self._snapshots.get(box.namespace, snapshot)
-        await box.configure(SandboxOptions())
         await box.alone("restore", lambda: self._swap(box, kept))
         return box.entry.existing
 
     async def _swap(self, box: "Sandbox", kept: Kept) -> None:
+        await box.entry.get_or_create(SandboxOptions(), self._shared.new_name())
         layer_id = await self._copied(kept, kept.snapshot.id)
         try:
             if box.entry.existing.live:

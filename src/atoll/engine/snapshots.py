@@ -21,6 +21,7 @@ from atoll.engine.record import InForce, Record
 from atoll.engine.shared import Shared
 from atoll.engine.shelf import Shelf
 from atoll.errors import (
+    SandboxDestroyedError,
     SandboxNotFoundError,
     SnapshotFailedError,
     SnapshotNotFoundError,
@@ -129,13 +130,15 @@ class Snapshots:
     async def _freeze_and_keep(self, box: "Sandbox", id: str) -> Record:
         if (record := await box.load()) is None or record.in_force is None:
             await box.ensure_running()
+        found: list[Record] = []
 
         async def keep() -> None:
+            record = _with_files(box)
             endpoint = box.endpoint if box.is_in(State.RUNNING) else None
             try:
                 if endpoint:
                     await endpoint.runtime.pause(endpoint.host_ref)
-                await self._kept.take(box.entry.existing.layer_id, id)
+                await self._kept.take(record.layer_id, id)
             except TimeoutError as error:
                 raise SnapshotFailedError(
                     "the sandbox's processes could not be frozen",
@@ -145,18 +148,22 @@ class Snapshots:
             finally:
                 if endpoint:
                     await endpoint.runtime.resume(endpoint.host_ref)
+            found.append(record)
 
         await box.alone("snapshot", keep)
-        return box.entry.existing
+        return found[0]
 
     @asynccontextmanager
-    async def passing(self, box: "Sandbox") -> AsyncIterator[str]:
-        """Have a snapshot of *box* that nobody is told of, for as long as it is needed."""
+    async def passing(self, box: "Sandbox") -> AsyncIterator[tuple[str, Record]]:
+        """Have a snapshot of *box* that nobody is told of, for as long as it is needed.
+
+        Yields:
+            Its id, and the record of *box* when it was taken.
+        """
         id = str(uuid.uuid4())
         self._making.add(id)
         try:
-            await self._freeze_and_keep(box, id)
-            yield id
+            yield id, await self._freeze_and_keep(box, id)
         finally:
             await self._kept.delete(id)
             self._making.discard(id)
@@ -213,7 +220,7 @@ class Snapshots:
             raise SandboxNotFoundError(f"sandbox {box.id!r} has no files to compare")
         images = self._shared.lifecycle.parts.images
         lowers = (await images.obtain(record.in_force.digest)).layers
-        async with self._comparing, self.passing(box) as now:
+        async with self._comparing, self.passing(box) as (now, _):
             folders = [await self._kept.attach(id) for id in (before.snapshot.id, now)]
             old, new = (folder / "upper" for folder in folders)
             return await asyncio.to_thread(lambda: told(diff.changes(old, new, lowers)))
@@ -237,6 +244,20 @@ class Snapshots:
         await self._kept.delete(id)
         if kept:
             await self._shared.lifecycle.parts.images.release(kept.in_force.digest, id)
+
+
+def _with_files(box: "Sandbox") -> Record:
+    """Return the record of a sandbox that ran; it may have begun a new life since.
+
+    Raises:
+        SandboxDestroyedError: its files are gone.
+    """
+    record = box.entry.existing
+    if record.in_force is None:
+        raise SandboxDestroyedError(
+            f"sandbox {box.id!r} was destroyed meanwhile", context={"sandbox": box.id}
+        )
+    return record
 
 
 def check_names(wanted: TakeSnapshot) -> None:

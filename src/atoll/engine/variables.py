@@ -59,8 +59,8 @@ class Teller:
             LinkError: it does not answer; the next call sends it.
         """
         async with self._lock:
-            record = self._entry.existing
-            if record.in_force is None:
+            record = self._entry.record
+            if record is None or record.in_force is None:
                 return
             now = effective(record.in_force.base_env, *layers(namespace, record))
             changed = difference(record.in_force.env, now)

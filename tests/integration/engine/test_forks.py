@@ -9,6 +9,7 @@ from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import (
     NoSpaceError,
+    SandboxDestroyedError,
     SnapshotNotFoundError,
     ValidationFailedError,
 )
@@ -226,3 +227,37 @@ async def test_many_callers_of_one_id_make_one_sandbox(engine: Engine, world: Wo
     codes = [r.forks[0].error and r.forks[0].error["code"] for r in results]
     assert sorted(codes, key=str) == [None] + ["SANDBOX_ALREADY_EXISTS"] * 9
     assert len(await world.layers.list()) == 2
+
+
+async def test_going_back_while_it_is_destroyed_begins_a_new_life(
+    engine: Engine, world: World
+) -> None:
+    box = await origin(engine, world)
+    snapshot = await engine.snapshots.take(box, TakeSnapshot())
+    destroying = asyncio.create_task(box.destroy())
+    await asyncio.sleep(0)
+    record, *_ = await asyncio.gather(
+        engine.forks.restore(box, snapshot.id), engine.forks.restore(box, snapshot.id), destroying
+    )
+    assert record.state is State.STOPPED
+    assert file(world, box).read_text() == "then"
+    await box.destroy()
+    assert await world.layers.list() == []
+
+
+async def test_forks_of_a_sandbox_that_is_destroyed_first_are_refused(
+    engine: Engine, world: World
+) -> None:
+    box = await origin(engine, world)
+    await box.stop()
+    destroying = asyncio.create_task(box.destroy())
+    await asyncio.sleep(0)
+    results = await asyncio.gather(
+        engine.forks.fork(box, Fork(id="f")),
+        engine.snapshots.take(box, TakeSnapshot()),
+        destroying,
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results[:2]] == [SandboxDestroyedError] * 2
+    assert await world.layers.list() == []
+    assert await world.layers.snapshots.list() == []

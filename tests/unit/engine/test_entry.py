@@ -8,7 +8,7 @@ from atoll.engine.entry import Entry
 from atoll.engine.record import InForce, Record
 from atoll.engine.store import Store
 from atoll.engine.warm import Kind, Warm, WarmTable
-from atoll.errors import ContainerNotReadyError
+from atoll.errors import ContainerNotReadyError, SandboxDestroyedError
 from atoll.wire.sandbox import Limits, SandboxOptions, State
 
 
@@ -33,6 +33,20 @@ async def test_a_second_life_has_other_files_and_goes_on_counting(store: Store) 
     assert await entry.load() is None
     again = await entry.get_or_create(SandboxOptions(), "l2")
     assert (again.layer_id, again.generation, again.wanted) == ("l2", 7, SandboxOptions())
+
+
+async def test_a_tombstone_is_never_changed(store: Store) -> None:
+    """Who waited for the end of a destroy must not write into what is left."""
+    entry = Entry("N", "box", store)
+    await entry.get_or_create(SandboxOptions(), "l")
+    tombstone = await entry.save(state=State.DESTROYED)
+    for state in (State.STOPPED, State.DESTROYED):
+        with pytest.raises(SandboxDestroyedError):
+            await entry.save(state=state, env={"KEY": "value"})
+    assert await entry.change(lambda _: {"env": {"KEY": "value"}}) == tombstone
+    with pytest.raises(SandboxDestroyedError):
+        entry.existing.layer_id  # noqa: B018
+    assert await store.get("N", "box") == tombstone
 
 
 async def test_a_write_whose_caller_is_cancelled_is_known_in_memory_too(store: Store) -> None:
