@@ -1,6 +1,7 @@
 """Snapshots, forks and ways back, as a caller sees them; probe 22: forks have fresh identities."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -103,3 +104,79 @@ async def test_an_id_that_is_taken_is_refused(sandbox: atoll.Sandbox) -> None:
     await text(sandbox, "true")
     with pytest.raises(errors.SandboxAlreadyExistsError):
         await sandbox.fork(sandbox.id)
+
+
+async def exported(env: atoll.Environment, snapshot: atoll.Snapshot) -> bytes:
+    return b"".join([piece async for piece in env.Sandbox.export_snapshot(snapshot)])
+
+
+async def test_a_snapshot_leaves_as_one_file_and_comes_back(
+    sandbox: atoll.Sandbox, url: str
+) -> None:
+    await text(
+        sandbox,
+        "mkdir -p d/e; head -c 3M /dev/urandom > d/big; ln d/big d/hard; ln -s big d/soft;"
+        " printf kept > 'd/e/häuser'; chown 7:8 d/e; chmod 2750 d/e; rm /etc/issue;"
+        " mv /usr/share/doc /usr/share/moved; sync",
+    )
+    tell = (
+        "cd /; find workspace usr/share/moved etc/issue usr/share/doc -printf"
+        " '%p %y %m %u:%g %n %l\\n' 2>&1 | sort; sha256sum workspace/d/big workspace/d/e/*"
+    )
+    before = await text(sandbox, f"({tell}) || true")
+    snapshot = await sandbox.snapshot("first", labels={"a": "b"})
+    async with atoll.connect(url) as env:
+        file = await exported(env, snapshot)
+        await env.Sandbox.delete_snapshot(snapshot)
+        again = await env.Sandbox.import_snapshot(iter([file[:1_000], file[1_000:]]))
+        assert again.id != snapshot.id
+        assert (again.name, again.labels, again.image) == ("first", {"a": "b"}, snapshot.image)
+        await text(sandbox, "rm -rf d")
+        await sandbox.restore(again)
+        assert await text(sandbox, f"({tell}) || true") == before
+        await env.Sandbox.delete_snapshot(again)
+
+
+async def test_a_file_that_was_cut_or_changed_is_refused(sandbox: atoll.Sandbox, url: str) -> None:
+    await text(sandbox, "head -c 1M /dev/urandom > f")
+    snapshot = await sandbox.snapshot()
+    async with atoll.connect(url) as env:
+        file = await exported(env, snapshot)
+        line = file.index(b"\n")
+        told = json.loads(file[:line].removeprefix(b"ATOLL-SNAPSHOT "))
+        told["digest"] = "sha256:" + "a" * 64
+        foreign = b"ATOLL-SNAPSHOT " + json.dumps(told).encode() + file[line:]
+        before = len(await env.Sandbox.snapshots(limit=1_000))
+        for broken, error in (
+            (b"", errors.ValidationFailedError),
+            (b"x" * 300_000, errors.ValidationFailedError),
+            (file[line + 1 :], errors.ValidationFailedError),
+            (file[: line + 1], errors.ValidationFailedError),
+            (file[: len(file) // 2], errors.ValidationFailedError),
+            (file + b"x", errors.ValidationFailedError),
+            (file[: line + 500] + b"\0" * 99 + file[line + 599 :], errors.ValidationFailedError),
+            (foreign, errors.ImageNotFoundError),
+        ):
+            with pytest.raises(error):
+                await env.Sandbox.import_snapshot(broken)
+        assert len(await env.Sandbox.snapshots(limit=1_000)) == before
+        await env.Sandbox.delete_snapshot(snapshot)
+
+
+async def test_a_snapshot_is_the_image_of_new_sandboxes(sandbox: atoll.Sandbox, url: str) -> None:
+    await text(sandbox, "echo prepared > f; rm /etc/issue")
+    await sandbox.set_env_vars({"SECRET": "of the origin"})
+    snapshot = await sandbox.snapshot()
+    async with atoll.connect(url) as env:
+        new = atoll.get_sandbox(env.Sandbox, f"{sandbox.id}-new", image=snapshot.id)
+        try:
+            assert await text(new, "cat f; ls /etc/issue || true; echo $SECRET") == "prepared\n\n"
+            assert (await new.info()).image == snapshot.image
+            await env.Sandbox.delete_snapshot(snapshot)
+            await new.sleep()
+            assert await text(new, "cat f") == "prepared\n"
+            other = atoll.get_sandbox(env.Sandbox, f"{sandbox.id}-other", image=snapshot.id)
+            with pytest.raises(errors.SnapshotNotFoundError):
+                await other.exec("true")
+        finally:
+            await new.destroy()

@@ -15,6 +15,7 @@ from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.audit import AuditLog
 from atoll.engine.backups import Backups
+from atoll.engine.exports import Exports
 from atoll.engine.forks import Forks
 from atoll.engine.keys import Keys
 from atoll.engine.lifecycle import Lifecycle
@@ -106,6 +107,7 @@ class Engine:
             live=live,
         )
         self.snapshots = Snapshots(self._shared)
+        self.exports = Exports(self._shared, self.snapshots)
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
         self._vault = Vault(
             settings.storage.state_dir / "backups", settings.storage.reserve_mb * 1_000_000

@@ -39,7 +39,11 @@ POINTS: Final = (
 """Every point there is. A wake passes those of a start."""
 
 
-KEPT: Final = (*_named("volume", ("made", "recorded", "forgotten")),)
+KEPT: Final = (
+    *_named("snapshot", ("kept", "held", "recorded", "forgotten")),
+    *_named("import", ("unpacked", "kept")),
+    *_named("volume", ("made", "recorded", "forgotten")),
+)
 """Points of what is kept beside sandboxes: calls that ordinary load does not make."""
 
 

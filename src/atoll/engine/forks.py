@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.engine import ending
+from atoll.engine.kept import Kept
 from atoll.engine.record import RESTORED, InForce, Record
 from atoll.engine.shared import Shared
-from atoll.engine.snapshots import Kept, Snapshots
+from atoll.engine.snapshots import Snapshots
 from atoll.errors import SandboxError, ValidationFailedError
 from atoll.wire.sandbox import SandboxOptions, State
 from atoll.wire.snapshots import Fork, Forked, ForkResult, TakeSnapshot

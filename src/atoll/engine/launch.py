@@ -24,6 +24,8 @@ class Launch:
     wanted: SandboxOptions
     size: InstanceType
     variables: tuple[Variables, ...] = ()
+    base: str | None = None  # the snapshot that a new layer begins as
+    image_name: str = ""  # what the image is called, when it is wanted by its digest
     image: Image | None = None
     new_layer: bool = False
     id_base: int = 0

@@ -8,7 +8,7 @@ there.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -17,14 +17,14 @@ import msgspec
 import structlog
 
 from atoll.engine import record as rules
-from atoll.engine.record import InForce, Record
+from atoll.engine.kept import Kept, find
+from atoll.engine.record import Record
 from atoll.engine.shared import Shared
 from atoll.engine.shelf import Shelf
 from atoll.errors import (
     SandboxDestroyedError,
     SandboxNotFoundError,
     SnapshotFailedError,
-    SnapshotNotFoundError,
     ValidationFailedError,
 )
 from atoll.storage import diff
@@ -53,15 +53,6 @@ MAX_PATHS = 8 << 20
 _AT_ONCE = 2  # comparisons: each keeps one of the engine's few threads busy
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot, and what a sandbox that begins as it needs to know of its origin."""
-
-    snapshot: Snapshot
-    options: SandboxOptions
-    env: dict[str, str | None] = {}
-    in_force: InForce
-
-
 class Snapshots:
     """The snapshots of all namespaces.
 
@@ -86,15 +77,37 @@ class Snapshots:
         """
         check_names(wanted)
         async with self._taken(box) as (id, record):
-            kept = self.described(id, record, wanted, await self._kept.usage(id))
-            state_dir = self._shared.settings.storage.state_dir
-            await self._shared.lifecycle.parts.images.hold(kept.in_force.digest, id, state_dir)
-            told = kept.snapshot
-            await self.shelf.add(told.namespace, id, told.sandbox, told.expires_at, kept)
+            kept = await self._recorded(self.described(id, record, wanted))
         await box.entry.change(lambda old: _based_on(old, record.layer_id, id))
         return kept.snapshot
 
-    def described(self, id: str, record: Record, wanted: TakeSnapshot, size: int = 0) -> Kept:
+    async def _recorded(self, kept: Kept) -> Kept:
+        """Store the row of files that are kept; return it with their size."""
+        one, faults = kept.snapshot, self._shared.faults
+        faults.at("snapshot.kept")
+        sized = msgspec.structs.replace(one, size=await self._kept.usage(one.id))
+        kept = msgspec.structs.replace(kept, snapshot=sized)
+        state_dir = self._shared.settings.storage.state_dir
+        await self._shared.lifecycle.parts.images.hold(kept.in_force.digest, one.id, state_dir)
+        faults.at("snapshot.held")
+        await self.shelf.add(one.namespace, one.id, one.sandbox, one.expires_at, kept)
+        faults.at("snapshot.recorded")
+        return kept
+
+    async def made(self, kept: Kept, fill: Callable[[str], Awaitable[None]]) -> Snapshot:
+        """Store a snapshot whose files *fill* keeps under its id; of a failure nothing is left."""
+        id = kept.snapshot.id
+        self._making.add(id)
+        try:
+            await fill(id)
+            return (await self._recorded(kept)).snapshot
+        except BaseException:
+            await self._kept.delete(id)
+            raise
+        finally:
+            self._making.discard(id)
+
+    def described(self, id: str, record: Record, wanted: TakeSnapshot) -> Kept:
         """Return what is kept of *record* beside its files."""
         if record.in_force is None:
             raise AssertionError("what has files was in force once")
@@ -106,7 +119,6 @@ class Snapshots:
             sandbox=record.id,
             name=wanted.name,
             labels=wanted.labels,
-            size=size,
             created_at=now,
             parent=record.snapshot,
             expires_at=None if ttl is None else now + ttl,
@@ -174,14 +186,7 @@ class Snapshots:
         Raises:
             SnapshotNotFoundError: there is none, or its time is over.
         """
-        found = await self.shelf.get(namespace, id)
-        ends = found.snapshot.expires_at if found else None
-        if found is None or (ends and ends <= rules.now()):
-            raise SnapshotNotFoundError(
-                f"no snapshot {id[:80]!r} in namespace {namespace!r}",
-                context={"namespace": namespace, "snapshot": id[:80]},
-            )
-        return found
+        return await find(self.shelf, namespace, id)
 
     async def list(
         self, namespace: str, wanted: ListSnapshots, labels: Mapping[str, str]
@@ -241,6 +246,7 @@ class Snapshots:
     async def _remove(self, id: str) -> None:
         kept = await self.shelf.find(id)
         await self.shelf.delete(id)
+        self._shared.faults.at("snapshot.forgotten")
         await self._kept.delete(id)
         if kept:
             await self._shared.lifecycle.parts.images.release(kept.in_force.digest, id)

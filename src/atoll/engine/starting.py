@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.engine import ending, variables, warm
+from atoll.engine import ending, origins, variables, warm
 from atoll.engine import record as rules
 from atoll.engine.activity import Use
 from atoll.engine.launch import Launch
@@ -95,12 +95,13 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
     """Start a container for *box*."""
     shared = box.shared
     size = rules.instance(wanted.instance_type or "", shared.settings.instance_types)
+    origin = await origins.resolved(shared.store, box.namespace, wanted, box.record)
     volumes = await shared.volumes.mounted(box.namespace, wanted.volumes or {})
     record = await box.entry.start(shared.new_name(), shared.new_name())
     shared.faults.at("start.recorded")
     shared.live[record.key] = box
-    launch = Launch(record, wanted, size, variables.layers(box.defaults, record))
-    launch.volumes = volumes
+    launch = Launch(record, origin.options, size, variables.layers(box.defaults, record))
+    launch.volumes, launch.base, launch.image_name = volumes, origin.snapshot, origin.image
     endpoint = await shared.lifecycle.start(launch)
     force, before = in_force(shared.lifecycle, launch), record.in_force
     if before:  # what carried sessions know
@@ -108,18 +109,19 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
         await asyncio.gather(_runs(box, force), box.carried.restore(endpoint))
         shared.faults.at("start.sessions")
     else:
-        await _runs(box, force)
+        await _runs(box, force, launch.base)
     return endpoint
 
 
-async def _runs(box: "Sandbox", force: InForce) -> None:
-    now = rules.now()
+async def _runs(box: "Sandbox", force: InForce, base: str | None = None) -> None:
+    now, began = rules.now(), {"snapshot": base} if base else {}
     await box.entry.save(
         state=State.RUNNING,
         in_force=force,
         started_at=now,
         last_activity_at=now,
         exit_code=None,
+        **began,
     )
     box.shared.faults.at("start.running")
 

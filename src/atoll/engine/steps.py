@@ -55,7 +55,11 @@ async def _layer(life: "Lifecycle", launch: Launch) -> None:
             suggestion="bring the state directory back, or destroy the sandbox",
         )
     launch.new_layer = True
-    await life.parts.layers.create(rec.layer_id, launch.size.disk_mb * MB)
+    size = launch.size.disk_mb * MB
+    if launch.base:
+        await life.parts.layers.snapshots.clone(launch.base, rec.layer_id, size)
+    else:
+        await life.parts.layers.create(rec.layer_id, size)
 
 
 async def _ids(life: "Lifecycle", launch: Launch) -> None:
@@ -208,7 +212,7 @@ def in_force(life: "Lifecycle", launch: Launch) -> InForce:
     image, runtime = made(launch.image), made(launch.endpoint).runtime
     kind = launch.wanted.instance_type
     return InForce(
-        image=image.reference,
+        image=launch.image_name or image.reference,
         digest=image.digest,
         instance_type=kind if isinstance(kind, str) else "custom",
         level=runtime.level,

@@ -265,7 +265,7 @@ class Tree:
         os.fchmod(descriptor, member.mode & 0o7777)
         for key, text in member.pax_headers.items():
             name = key.removeprefix(_XATTR)
-            if name != key and self._owners and _keeps(name):
+            if name != key and self._owners and keeps(name):
                 os.setxattr(descriptor, name, text.encode("utf-8", "surrogateescape"))
         os.utime(descriptor, ns=_times(member))
 
@@ -281,7 +281,8 @@ class Tree:
             del self._directories[known]
 
 
-def _keeps(attribute: str) -> bool:
+def keeps(attribute: str) -> bool:
+    """Whether an extended attribute is content, of the image's makers or users."""
     user = attribute.startswith("user.") and not attribute.startswith("user.overlay.")
     return user or attribute == "security.capability"
 

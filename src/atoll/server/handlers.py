@@ -285,6 +285,8 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.DIFF: snapshots.diff,
     ops.LIST_SNAPSHOTS: snapshots.listing,
     ops.GET_SNAPSHOT: snapshots.get,
+    ops.EXPORT_SNAPSHOT: snapshots.export,
+    ops.IMPORT_SNAPSHOT: snapshots.receive,
     ops.DELETE_SNAPSHOT: snapshots.delete,
     ops.CREATE_CONTEXT: interpreter.create,
     ops.LIST_CONTEXTS: interpreter.listing,
@@ -320,7 +322,8 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
 }
 
 BODILESS = frozenset({ops.EXEC, ops.ATTACH, ops.STDIN, ops.READ_FILE, ops.WRITE_FILE, ops.DOWNLOAD,
-                      ops.UPLOAD, ops.BUILD_IMAGE, ops.READ_VOLUME, ops.WRITE_VOLUME})  # fmt: skip
+                      ops.UPLOAD, ops.BUILD_IMAGE, ops.READ_VOLUME, ops.WRITE_VOLUME,
+                      ops.EXPORT_SNAPSHOT, ops.IMPORT_SNAPSHOT})  # fmt: skip
 """Operations whose handlers read query and body themselves, piece by piece."""
 
 KNOWN_INSIDE = frozenset({ops.GIT_CHECKOUT})

@@ -1,10 +1,15 @@
 """Handlers of snapshots, forks and comparisons."""
 
+import msgspec
 from starlette.requests import Request
 
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
+from atoll.server import answer
+from atoll.server.answer import Stream
+from atoll.server.files import INERT
 from atoll.server.queries import labels
+from atoll.wire import ops
 from atoll.wire.base import Done, Empty
 from atoll.wire.sandbox import SandboxInfo
 from atoll.wire.snapshots import (
@@ -55,6 +60,29 @@ async def get(engine: Engine, request: Request, wanted: Empty) -> Snapshot:
     """Return one snapshot."""
     params = request.path_params
     return (await engine.snapshots.get(params["namespace"], params["snapshot"])).snapshot
+
+
+async def export(engine: Engine, request: Request, wanted: None) -> Stream:
+    """Answer with a snapshot as one file."""
+    params = request.path_params
+    exported = await engine.exports.export(params["namespace"], params["snapshot"])
+    # Labels may be longer than a header.
+    told = msgspec.structs.replace(exported.snapshot, labels={})
+    headers = {ops.RESULT_HEADER: answer.ascii_json(told), **INERT}
+
+    async def run(stream: Stream) -> None:
+        await stream.start(200, "application/octet-stream", headers)
+        async for piece in exported.body:
+            await stream.write(piece)
+        await stream.end()
+
+    return Stream(run)
+
+
+async def receive(engine: Engine, request: Request, wanted: None) -> Snapshot:
+    """Take a snapshot in from its file."""
+    answer.decode_query(request, Empty)
+    return await engine.exports.receive(request.path_params["namespace"], answer.uploaded(request))
 
 
 async def delete(engine: Engine, request: Request, wanted: Empty) -> Done:

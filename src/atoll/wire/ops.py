@@ -10,30 +10,22 @@ Kinds of operations:
 * upload, download: one side of the body is raw bytes; the request's fields are in the query.
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Generic, TypeVar
-
 from atoll.wire import (
-    backups,
     files,
     git,
     interpreter,
     keys,
-    mounts,
     objects,
     pool,
     ports,
     process,
     sandbox,
-    snapshots,
-    volumes,
 )
-from atoll.wire.base import Done, Empty, Request, Result, Whole
+from atoll.wire.base import Done, Empty, Request, Whole
 from atoll.wire.keys import Scope
-
-RequestT = TypeVar("RequestT", bound=Request)
-ResultT = TypeVar("ResultT", bound=Result)
+from atoll.wire.operation import *  # noqa: F403  # one name for callers
+from atoll.wire.operation import NAMESPACE, SANDBOX, Kind, Op
+from atoll.wire.ops_storage import *  # noqa: F403  # likewise; part of the table
 
 API_VERSION = 2
 
@@ -44,37 +36,6 @@ RESULT_HEADER = "Atoll-Result"
 """Header of a download's answer that carries the operation's result as ASCII JSON: a
 `files.FileMeta` whose `size` is the whole file's, also when the body is only a part of it."""
 
-
-class Kind(StrEnum):
-    """How an operation's bodies travel."""
-
-    UNARY = "unary"
-    STREAM = "stream"
-    UPLOAD = "upload"
-    DOWNLOAD = "download"
-
-
-@dataclass(frozen=True, slots=True)
-class Op(Generic[RequestT, ResultT]):
-    """One operation: its route and the types of both sides."""
-
-    name: str
-    method: str
-    path: str
-    request: type[RequestT]
-    result: type[ResultT]
-    kind: Kind = Kind.UNARY
-    scope: Scope = Scope.RUN
-    shared: bool = False  # for keys of every namespace, though the path names none
-
-    @property
-    def mutates(self) -> bool:
-        """Whether the call may change something (and so takes an ``Idempotency-Key``)."""
-        return self.scope is not Scope.READ and self.method != "GET"
-
-
-NAMESPACE = "/v2/namespaces/{namespace}"
-SANDBOX = NAMESPACE + "/sandboxes/{id}"
 OPERATION = SANDBOX + "/operations/{operation}"
 _READ, _ADMIN = Scope.READ, Scope.ADMIN
 
@@ -306,26 +267,6 @@ CONNECT_PREVIEWS = Op(
 )  # fmt: skip
 
 
-SNAPSHOTS = NAMESPACE + "/snapshots"
-TAKE_SNAPSHOT = Op(
-    "take_snapshot", "POST", SANDBOX + "/snapshots", snapshots.TakeSnapshot, snapshots.Snapshot
-)
-FORK = Op("fork_sandbox", "POST", SANDBOX + "/fork", snapshots.Fork, snapshots.ForkResult)
-RESTORE = Op(
-    "restore_snapshot", "POST", SANDBOX + "/restore", snapshots.RestoreSnapshot, sandbox.SandboxInfo
-)
-DIFF = Op(
-    "diff_snapshot", "GET", SANDBOX + "/diff", snapshots.DiffRequest, snapshots.Diff, scope=_READ
-)
-LIST_SNAPSHOTS = Op(
-    "list_snapshots", "GET", SNAPSHOTS, snapshots.ListSnapshots, snapshots.SnapshotPage,
-    scope=_READ,
-)  # fmt: skip
-GET_SNAPSHOT = Op(
-    "get_snapshot", "GET", SNAPSHOTS + "/{snapshot}", Empty, snapshots.Snapshot, scope=_READ
-)
-DELETE_SNAPSHOT = Op("delete_snapshot", "DELETE", SNAPSHOTS + "/{snapshot}", Empty, Done)
-
 CONTEXTS = SANDBOX + "/contexts"
 CONTEXT = CONTEXTS + "/{context}"
 CREATE_CONTEXT = Op(
@@ -346,50 +287,6 @@ CONTEXT_VARIABLES = Op(
 RUN_CODE = Op(
     "run_code", "POST", SANDBOX + "/code", interpreter.RunCodeRequest,
     interpreter.ExecutionResult, kind=Kind.STREAM,
-)  # fmt: skip
-
-
-MOUNTS = SANDBOX + "/mounts"
-MOUNT_BUCKET = Op("mount_bucket", "POST", MOUNTS, mounts.MountBucket, mounts.BucketMount)
-UNMOUNT_BUCKET = Op("unmount_bucket", "DELETE", MOUNTS, mounts.UnmountBucket, Done)
-LIST_MOUNTS = Op("list_mounts", "GET", MOUNTS, Empty, mounts.BucketMounts, scope=_READ)
-
-BACKUPS = NAMESPACE + "/backups"
-CREATE_BACKUP = Op(
-    "create_backup", "POST", SANDBOX + "/backups", backups.CreateBackup, backups.DirectoryBackup
-)
-RESTORE_BACKUP = Op(
-    "restore_backup", "POST", SANDBOX + "/backups/restore", backups.RestoreBackup, backups.Restored
-)
-LIST_BACKUPS = Op(
-    "list_backups", "GET", BACKUPS, backups.ListBackups, backups.BackupPage, scope=_READ
-)
-GET_BACKUP = Op(
-    "get_backup", "GET", BACKUPS + "/{backup}", Empty, backups.DirectoryBackup, scope=_READ
-)
-DELETE_BACKUP = Op("delete_backup", "DELETE", BACKUPS + "/{backup}", Empty, Done)
-
-
-VOLUMES = NAMESPACE + "/volumes"
-VOLUME = VOLUMES + "/{volume}"
-VOLUME_FILES = VOLUME + "/files"
-CREATE_VOLUME = Op("create_volume", "POST", VOLUMES, volumes.CreateVolume, volumes.VolumeInfo)
-LIST_VOLUMES = Op(
-    "list_volumes", "GET", VOLUMES, volumes.ListVolumes, volumes.VolumePage, scope=_READ
-)
-GET_VOLUME = Op("get_volume", "GET", VOLUME, Empty, volumes.VolumeInfo, scope=_READ)
-DELETE_VOLUME = Op("delete_volume", "DELETE", VOLUME, Empty, Done)
-READ_VOLUME = Op(
-    "read_volume", "GET", VOLUME_FILES, volumes.VolumePath, volumes.VolumeFile,
-    kind=Kind.DOWNLOAD, scope=_READ,
-)  # fmt: skip
-WRITE_VOLUME = Op(
-    "write_volume", "PUT", VOLUME_FILES, volumes.VolumePath, volumes.VolumeWritten,
-    kind=Kind.UPLOAD,
-)  # fmt: skip
-LIST_VOLUME = Op(
-    "list_volume", "GET", VOLUME_FILES + "/list", volumes.ListVolumeFiles,
-    volumes.VolumeFileList, scope=_READ,
 )  # fmt: skip
 
 

@@ -62,10 +62,14 @@ async def test_files_come_and_go_without_a_sandbox(engine: Engine) -> None:
 
 async def test_a_write_that_breaks_off_changes_nothing(engine: Engine, world: World) -> None:
     await engine.volumes.create("N", CreateVolume(name="v"))
-    with pytest.raises(ConnectionError):
+
+    async def broken() -> None:
         async with engine.volumes.writing("N", "v", "f") as writing:
             await writing.write(b"half")
             raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await broken()
     with pytest.raises(FileNotFoundError):
         await engine.volumes.opened("N", "v", "f")
     assert [*world.state_dir.glob("layers/vol-*/work/*")] == []

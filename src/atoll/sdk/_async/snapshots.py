@@ -1,12 +1,14 @@
 """Snapshots of a sandbox's files, forks of it, and ways back."""
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Generic, Self, TypeVar
 
 from atoll.errors import SandboxError, from_wire
-from atoll.sdk import _arguments
+from atoll.sdk import _aio, _arguments, _shared
+from atoll.sdk._async.files import Content
 from atoll.sdk._async.target import Address, Target
-from atoll.sdk._async.transport import Transport
+from atoll.sdk._async.transport import Body, ConnectionLostError, Transport, chunks_of
 from atoll.wire import ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.sandbox import SandboxInfo
@@ -168,6 +170,46 @@ class SnapshotShelf:
         """
         place = {"namespace": self.name, "snapshot": id}
         return await self.transport.call(ops.GET_SNAPSHOT, place, Empty())
+
+    async def export_snapshot(self, snapshot: Snapshot | str) -> _aio.Stream[bytes]:
+        """Yield a snapshot as one file, for `import_snapshot` here or at another engine.
+
+        It holds what the sandbox had changed of its image, compressed, and name and labels; no
+        options, variables or secrets beside those in files.
+
+        Raises:
+            SnapshotNotFoundError: there is no such snapshot.
+        """
+        place = {"namespace": self.name, "snapshot": _id(snapshot) or ""}
+        call = _shared.build_call(ops.EXPORT_SNAPSHOT, place, Empty())
+        try:
+            async with self.transport.send(call) as answer, aclosing(chunks_of(answer)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except ConnectionLostError as error:
+            raise _shared.lost("export_snapshot", str(error)) from error
+
+    async def import_snapshot(self, content: Content) -> Snapshot:
+        """Take in a snapshot that `export_snapshot` gave; it gets a new id.
+
+        Args:
+            content: bytes, a file object, or an (async) iterable, as of `export_snapshot`.
+
+        Raises:
+            ValidationFailedError: it is no exported snapshot, was cut or changed.
+            ImageNotFoundError: the image it belongs to is not at this engine; `context` names it.
+            DiskQuotaExceededError: its files do not fit into the disk of its instance type.
+        """
+        _arguments.check_content("content", content)
+        if isinstance(content, str | bytes | bytearray | memoryview):
+            return await self._import(_arguments.encode_content(content, None))
+        return await self._import(_aio.pieces(content))
+
+    async def _import(self, content: Body) -> Snapshot:
+        place = {"namespace": self.name}
+        return await self.transport.call(
+            ops.IMPORT_SNAPSHOT, place, Empty(), content=content, timeout=_PATIENCE
+        )
 
     async def delete_snapshot(self, snapshot: Snapshot | str) -> None:
         """Forget a snapshot; sandboxes that began as it keep their files. Idempotent."""

@@ -1,12 +1,14 @@
 """Snapshots of a sandbox's files, forks of it, and ways back."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Generic, Self, TypeVar
 
 from atoll.errors import SandboxError, from_wire
-from atoll.sdk import _arguments
+from atoll.sdk import _io, _arguments, _shared
+from atoll.sdk._sync.files import Content
 from atoll.sdk._sync.target import Address, Target
-from atoll.sdk._sync.transport import Transport
+from atoll.sdk._sync.transport import Body, ConnectionLostError, Transport, chunks_of
 from atoll.wire import ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.sandbox import SandboxInfo
@@ -168,6 +170,46 @@ class SnapshotShelf:
         """
         place = {"namespace": self.name, "snapshot": id}
         return self.transport.call(ops.GET_SNAPSHOT, place, Empty())
+
+    def export_snapshot(self, snapshot: Snapshot | str) -> _io.Stream[bytes]:
+        """Yield a snapshot as one file, for `import_snapshot` here or at another engine.
+
+        It holds what the sandbox had changed of its image, compressed, and name and labels; no
+        options, variables or secrets beside those in files.
+
+        Raises:
+            SnapshotNotFoundError: there is no such snapshot.
+        """
+        place = {"namespace": self.name, "snapshot": _id(snapshot) or ""}
+        call = _shared.build_call(ops.EXPORT_SNAPSHOT, place, Empty())
+        try:
+            with self.transport.send(call) as answer, closing(chunks_of(answer)) as chunks:
+                for chunk in chunks:
+                    yield chunk
+        except ConnectionLostError as error:
+            raise _shared.lost("export_snapshot", str(error)) from error
+
+    def import_snapshot(self, content: Content) -> Snapshot:
+        """Take in a snapshot that `export_snapshot` gave; it gets a new id.
+
+        Args:
+            content: bytes, a file object, or an iterable, as of `export_snapshot`.
+
+        Raises:
+            ValidationFailedError: it is no exported snapshot, was cut or changed.
+            ImageNotFoundError: the image it belongs to is not at this engine; `context` names it.
+            DiskQuotaExceededError: its files do not fit into the disk of its instance type.
+        """
+        _arguments.check_content("content", content)
+        if isinstance(content, str | bytes | bytearray | memoryview):
+            return self._import(_arguments.encode_content(content, None))
+        return self._import(_io.pieces(content))
+
+    def _import(self, content: Body) -> Snapshot:
+        place = {"namespace": self.name}
+        return self.transport.call(
+            ops.IMPORT_SNAPSHOT, place, Empty(), content=content, timeout=_PATIENCE
+        )
 
     def delete_snapshot(self, snapshot: Snapshot | str) -> None:
         """Forget a snapshot; sandboxes that began as it keep their files. Idempotent."""
