@@ -26,6 +26,7 @@ import uvicorn
 
 import atoll
 from atoll.errors import InvalidConfigError, SandboxError
+from atoll.sdk import _aio
 from atoll.sdk._async.sandbox import Sandbox
 from atoll.workers import classes as sandbox_classes
 from atoll.workers import entry, wrangler
@@ -102,7 +103,7 @@ def _load(args: argparse.Namespace, engine: Any) -> Loaded:
         project = wrangler.load(args.project, args.environment)
         module = entry.import_entry(project.entry)
         classes = find_classes(project, module, args.namespaces)
-        env = make_env(project, engine, classes)
+        env = make_env(project, engine, classes, local=dev)
         channel = _channel(project, module, engine, env, ctx, classes)
         app = entry.find_app(module)
         if app is None:
@@ -139,13 +140,25 @@ def find_classes(
     }
 
 
-def make_env(project: wrangler.Project, engine: Any, classes: Classes) -> Env:
-    """Return the ``env`` of *project*: each binding is the namespace of its class."""
+def make_env(
+    project: wrangler.Project, engine: Any, classes: Classes, *, local: bool = True
+) -> Env:
+    """Return the ``env`` of *project*: namespaces of its classes, and its buckets.
+
+    Raises:
+        InvalidConfigError: not *local*, and a bucket has no key.
+    """
     config = project.config
-    bindings = {
+    bindings: dict[str, Any] = {
         binding.name: sandbox_classes.bound(engine, *classes[binding.class_name])
         for binding in config.durable_objects.bindings
     }
+    if config.r2_buckets:
+        from atoll.workers.buckets import opening
+
+        texts = {name: value for name, value in config.vars.items() if isinstance(value, str)}
+        values = {**_aio.environment(), **texts, **project.secrets}
+        bindings |= opening.opened(config.r2_buckets, project.root, values, local=local)
     return Env(bindings, config.vars, project.secrets)
 
 

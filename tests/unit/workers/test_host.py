@@ -3,6 +3,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 import atoll
@@ -39,6 +40,17 @@ def test_each_binding_is_the_namespace_of_its_class(project: wrangler.Project) -
     assert (env.BOX.name, env.CAGE.name) == ("boxes", "shop-cell")
     assert env.BOX.sandbox_type.__name__ == "Box"
     assert (env.MODE, env.KEY) == ("x", "s3cret")
+
+
+def test_buckets_are_folders_of_the_project_in_development(project: wrangler.Project) -> None:
+    bound = msgspec.structs.replace(
+        project.config, r2_buckets=[wrangler.Bucket("DATA", "data-of-shop")]
+    )
+    project = msgspec.structs.replace(project, config=bound)
+    classes = find_classes(project, entry.import_entry(project.entry), {})
+    env: Any = make_env(project, atoll.connect("unix:///no.sock"), classes)
+    assert repr(env.DATA) == "<Bucket data-of-shop>"
+    assert (project.root / ".atoll/buckets/data-of-shop/objects").is_dir()
 
 
 class Channel:

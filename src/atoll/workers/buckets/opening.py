@@ -1,0 +1,86 @@
+"""Which store a binding means: a folder of the project in development, a bucket in production.
+
+Keys and endpoint of production are secrets or variables of the Worker, or those of its environment.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from atoll.errors import InvalidConfigError
+from atoll.workers.buckets.bucket import Bucket
+from atoll.workers.buckets.storing import Storing
+from atoll.workers.wrangler import Bucket as Entry
+
+FOLDER = Path(".atoll/buckets")
+"""In the project: a folder of objects, and one of their metadata, for each bucket."""
+
+
+def opened(
+    entries: Sequence[Entry], root: Path, values: Mapping[str, str], *, local: bool
+) -> dict[str, Bucket]:
+    """Return binding → bucket.
+
+    Args:
+        entries: `r2_buckets` of the configuration.
+        root: the project's folder.
+        values: secrets, variables and environment of the Worker.
+        local: in development.
+
+    Raises:
+        InvalidConfigError: production has no key or endpoint.
+    """
+    return {
+        entry.binding: Bucket(_folder(root, entry) if local else _remote(entry, values))
+        for entry in entries
+    }
+
+
+def _folder(root: Path, entry: Entry) -> Storing:
+    from obstore.store import LocalStore
+
+    place = root / FOLDER / entry.bucket_name
+    if place.parent != root / FOLDER or place.name == "..":
+        raise InvalidConfigError(f"{entry.bucket_name!r} is no name of a bucket")
+    objects, notes = (LocalStore(place / name, mkdir=True) for name in ("objects", "metadata"))
+    return Storing(entry.bucket_name, objects, notes)
+
+
+def _remote(entry: Entry, values: Mapping[str, str]) -> Storing:
+    from obstore.store import S3Store
+
+    endpoint = _endpoint(values)
+    key, secret = _key(entry, values)
+    return Storing(
+        entry.bucket_name,
+        S3Store(
+            entry.bucket_name,
+            endpoint=endpoint,
+            access_key_id=key,
+            secret_access_key=secret,
+            region=values.get("AWS_REGION", "auto"),
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": endpoint.startswith("http://"), "timeout": "300s"},
+        ),
+    )
+
+
+def _endpoint(values: Mapping[str, str]) -> str:
+    if given := values.get("R2_ENDPOINT") or values.get("AWS_ENDPOINT_URL"):
+        return given
+    if account := values.get("CLOUDFLARE_ACCOUNT_ID"):
+        return f"https://{account}.r2.cloudflarestorage.com"
+    raise InvalidConfigError(
+        "buckets have no endpoint in production",
+        suggestion="set CLOUDFLARE_ACCOUNT_ID, or R2_ENDPOINT for another S3 server",
+    )
+
+
+def _key(entry: Entry, values: Mapping[str, str]) -> tuple[str, str]:
+    for prefix in ("R2_", "AWS_"):
+        key, secret = (values.get(prefix + name) for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
+        if key and secret:
+            return key, secret
+    raise InvalidConfigError(
+        f"bucket {entry.bucket_name!r} has no key in production",
+        suggestion="set R2_ACCESS_KEY_ID and R2_SECRET_ACCESS_KEY as secrets",
+    )
