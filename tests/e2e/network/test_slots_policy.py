@@ -1,4 +1,4 @@
-"""Security probes 11, 12 and 26 at the packet layer, from inside a slot. Each has a counterpart
+"""Security probes 11 to 14 and 26 at the packet layer, from inside a slot. Each has a counterpart
 that is reachable, so a probe that reaches nothing at all would fail."""
 
 import socket
@@ -182,6 +182,64 @@ async def test_internet_is_switched_off_and_on_at_run_time(
     assert world.ask(other.netns, world.PUBLIC) == world.UPLINK
     await slots.set_internet("a", True)
     assert world.ask(slot.netns, world.PUBLIC) == world.UPLINK
+
+
+WAYS_OF_DNS = [
+    (world.RESOLVER, 53), (world.PUBLIC, 53), (world.PUBLIC, 853), (world.RESOLVER, 853),
+]  # fmt: skip
+
+
+async def test_dns_is_no_way_out_without_internet(slots: NetworkSlots) -> None:
+    """13: a name that is looked up tells whoever answers for it what it says."""
+    slot = await slots.acquire("a")
+    await slots.set_internet("a", False)
+    for address, port in WAYS_OF_DNS:
+        assert world.ask_udp(slot.netns, address, port) is None, (address, port)
+        assert world.ask(slot.netns, address, port) is None, (address, port)
+    await slots.set_internet("a", True)
+    reached = [world.ask_udp(slot.netns, *way) for way in WAYS_OF_DNS]
+    assert reached == [world.UPLINK] * 3 + [None], "its resolver answers DNS and nothing else"
+    assert world.ask(slot.netns, world.PUBLIC, 853) == world.UPLINK
+
+
+async def test_a_dns_exchange_under_way_ends_with_the_internet(slots: NetworkSlots) -> None:
+    """13: the packet filter knows the flow already when internet is switched off."""
+    slot = await slots.acquire("a")
+
+    def socket_inside() -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.settimeout(0.5)
+        made.connect((world.PUBLIC, 53))
+        return made
+
+    with netns.call_in(slot.netns, socket_inside) as asking:
+        assert _asked(asking, b"?") == world.UPLINK
+        await slots.set_internet("a", False)
+        with pytest.raises(OSError, match="timed out|refused|not permitted"):
+            _asked(asking, b"secret.example.com")
+        await slots.set_internet("a", True)
+        assert _asked(asking, b"?") == world.UPLINK
+
+
+def _asked(asking: socket.socket, question: bytes) -> str:
+    asking.send(question)
+    return asking.recv(100).decode()
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "2852039166", "0xa9fea9fe", "0xA9.0xFE.0xA9.0xFE", "0251.0376.0251.0376", "169.254.43518",
+        "169.16689662", "::ffff:169.254.169.254", "::ffff:a9fe:a9fe",
+    ],
+)  # fmt: skip
+async def test_another_spelling_of_an_address_is_that_address(
+    slots: NetworkSlots, spelled: str
+) -> None:
+    """14: no proxy reads names here; the filter sees what a program inside made of them."""
+    slot = await slots.acquire("a")
+    assert world.ask(None, spelled) == world.UPLINK, "the host itself reaches it"
+    assert world.ask(slot.netns, spelled) is None
 
 
 async def test_a_sandbox_cannot_fill_the_hosts_connection_table(slots: NetworkSlots) -> None:
