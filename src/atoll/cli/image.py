@@ -14,10 +14,12 @@ from typing import Annotated, Any
 import typer
 
 from atoll.cli import privilege
+from atoll.cli.options import print_table
 from atoll.images.layout import Image
 from atoll.images.steps import Progress
 from atoll.images.store import ImageStore
 from atoll.load_settings import load
+from atoll.wire.sandbox import ImageInfo
 
 app = typer.Typer(help="Images of this host.", no_args_is_help=True)
 
@@ -73,14 +75,13 @@ def list_images(*, as_json: AsJson = False) -> None:
         for info in infos:
             _print(info.to_dict())
         return
-    from rich.console import Console
-    from rich.table import Table
+    columns = ("Reference", "Digest", "Own size", "Stored")
+    print_table(columns, [_row(info) for info in infos])
 
-    table = Table("Reference", "Digest", "Own size", "Stored")
-    for info in infos:
-        size = f"{info.size / 10**6:,.1f} MB"
-        table.add_row(info.reference, info.digest[7:19], size, f"{info.created_at:%Y-%m-%d %H:%M}")
-    Console().print(table)
+
+def _row(info: ImageInfo) -> tuple[str, str, str, str]:
+    size = f"{info.size / 10**6:,.1f} MB"
+    return info.reference, info.digest[7:19], size, f"{info.created_at:%Y-%m-%d %H:%M}"
 
 
 @app.command()

@@ -13,7 +13,7 @@ from atoll.errors import SandboxError, ValidationFailedError
 if TYPE_CHECKING:
     import atoll
 
-app = typer.Typer(no_args_is_help=True, help="Notebooks of Jupyter (needs atoll[jupyter]).")
+app = typer.Typer(no_args_is_help=True, help="Notebooks of Jupyter (needs the extra jupyter).")
 
 
 @app.callback()
@@ -52,7 +52,7 @@ def _read(path: Path) -> Any:
         import nbformat
     except ImportError as error:
         raise ValidationFailedError(
-            "notebooks need nbformat", suggestion="pip install 'atoll[jupyter]'"
+            "notebooks need nbformat", suggestion="install atoll with its extra jupyter"
         ) from error
     try:
         return nbformat.read(path, as_version=4)

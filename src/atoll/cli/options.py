@@ -1,6 +1,7 @@
 """Options that several verbs share, and how they print."""
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -18,6 +19,9 @@ Namespace: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+PIPED_WIDTH = 1000
+"""Columns of a table that no screen shows: ids and codes are whole for the program that reads it."""
+
 
 def print_json(value: Result | dict[str, Any]) -> None:
     """Print one line of JSON, in the names of the wire."""
@@ -33,4 +37,4 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(*columns)
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(table)

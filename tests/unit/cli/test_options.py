@@ -20,3 +20,10 @@ def test_nothing_in_a_table_is_markup(capsys: pytest.CaptureFixture[str]) -> Non
     shown = capsys.readouterr().out
     assert "[red]x[/red]" in shown
     assert "[link=y]" in shown
+
+
+def test_what_is_piped_is_not_cut_to_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    options.print_table(("Id", "Code"), [("i" * 63, "MAX_INSTANCES_EXCEEDED")])
+    shown = capsys.readouterr().out
+    assert "i" * 63 in shown
+    assert "MAX_INSTANCES_EXCEEDED" in shown
