@@ -8,6 +8,7 @@ import base64
 import codecs
 import re
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +19,10 @@ from atoll.wire.base import Duration, to_ms
 from atoll.wire.sandbox import SandboxOptions
 
 T = TypeVar("T")
+
+
+LONGEST_DELAY = 10 * 365 * 86_400_000
+"""Milliseconds. Seconds since 1970 are five times as many: who passes those means a time."""
 
 
 def check_command(command: str | Sequence[str]) -> str | list[str]:
@@ -113,6 +118,30 @@ def milliseconds(field: str, duration: Duration | None) -> int | None:
         return None if duration is None else to_ms(duration)
     except (TypeError, ValueError) as error:
         raise errors.ValidationFailedError(str(error), context={"field": field}) from error
+
+
+def later(when: datetime | Duration) -> tuple[datetime | None, int | None]:
+    """Return when something is due: the time, or how many milliseconds from now.
+
+    Raises:
+        ValidationFailedError: a time without a zone, or a delay of more than 10 years.
+    """
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise errors.ValidationFailedError(
+                "a time needs a time zone",
+                context={"field": "when"},
+                suggestion="write datetime.now(UTC) + timedelta(…)",
+            )
+        return when, None
+    delay = milliseconds("when", when)
+    if delay is not None and delay > LONGEST_DELAY:
+        raise errors.ValidationFailedError(
+            f"{when!r} is more than 10 years from now",
+            context={"field": "when"},
+            suggestion="a number is seconds from now; for a time pass a datetime with a time zone",
+        )
+    return None, delay
 
 
 def time_limit(timeout: Duration | None) -> int | None:

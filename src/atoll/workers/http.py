@@ -82,6 +82,11 @@ class URL(str):
         return self._parts.hostname or ""
 
     @property
+    def host(self) -> str:
+        """Host name with the port, if the URL names one: what `expose_port` takes."""
+        return self._parts.netloc.rpartition("@")[2].lower()
+
+    @property
     def port(self) -> int | None:
         """Port, or None when the URL names none."""
         return self._parts.port

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,8 +25,9 @@ from atoll.errors import (
     SandboxError,
     ValidationFailedError,
 )
+from atoll.sdk import _arguments
 from atoll.wire import ops, values
-from atoll.wire.base import Duration, Empty, to_ms
+from atoll.wire.base import Duration, Empty
 from atoll.wire.objects import SetAlarm
 from atoll.workers.gate import Gate
 from atoll.workers.sql import PREFIX, Sql
@@ -286,10 +287,16 @@ class Storage:
     # The alarm is the engine's: it fires also when this process is gone.
 
     async def set_alarm(self, when: datetime | Duration) -> None:
-        """Have `alarm` called at a time, or after so long; it replaces the one that is set."""
-        at = when if isinstance(when, datetime) else None
-        if at is None:
-            at = datetime.fromtimestamp(datetime.now(UTC).timestamp() + to_ms(when) / 1000, UTC)  # type: ignore[arg-type]
+        """Have `alarm` called at a time, or after so long; it replaces the one that is set.
+
+        Args:
+            when: a time with a time zone, or how long from now: a number is seconds.
+
+        Raises:
+            ValidationFailedError: a time without a time zone, or a delay of more than 10 years.
+        """
+        at, delay = _arguments.later(when)
+        at = at or datetime.now(UTC) + timedelta(milliseconds=delay or 0)
         await self._call(ops.SET_ALARM, SetAlarm(at=at))
 
     async def get_alarm(self) -> datetime | None:

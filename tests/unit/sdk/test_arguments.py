@@ -1,7 +1,7 @@
 """What a caller may pass, checked before any I/O."""
 
 import io
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -164,3 +164,19 @@ def test_container_timeouts_come_from_the_option_then_the_variable_then_the_defa
             _arguments.timeouts(wrong, {})
     with pytest.raises(errors.ValidationFailedError):
         _arguments.timeouts(None, {"SANDBOX_POLL_INTERVAL_MS": "fast"})
+
+
+def test_what_is_due_later_is_a_time_with_a_zone_or_a_delay() -> None:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    assert _arguments.later(at) == (at, None)
+    assert _arguments.later(1.5) == (None, 1500)
+    assert _arguments.later("1h") == (None, 3_600_000)
+    with pytest.raises(errors.ValidationFailedError, match="time zone"):
+        _arguments.later(at.replace(tzinfo=None))
+
+
+@pytest.mark.parametrize("moment", [at := datetime(2026, 1, 1, tzinfo=UTC).timestamp(), at * 1000])
+def test_seconds_and_milliseconds_since_1970_are_no_delay(moment: float) -> None:
+    with pytest.raises(errors.ValidationFailedError, match="10 years") as caught:
+        _arguments.later(moment)
+    assert "datetime" in str(caught.value.suggestion)

@@ -24,6 +24,8 @@ def test_deleting_a_header_that_is_not_there_is_a_key_error() -> None:
 def test_a_url_is_a_string_that_knows_its_parts() -> None:
     url = URL("http://Host.example:8080/a%20b?x=1&x=2&y=")
     assert (url.hostname, url.port, url.pathname) == ("host.example", 8080, "/a%20b")
+    assert url.host == "host.example:8080"
+    assert (URL("http://a:b@H/").host, URL("http://[::1]:80").host) == ("h", "[::1]:80")
     assert url.search_params == {"x": "2", "y": ""}
     assert url.endswith("y=")
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from atoll.errors import ValidationFailedError
 from atoll.sdk import _arguments
 from atoll.sdk._async.target import Target
 from atoll.wire import ops, values
@@ -55,26 +54,21 @@ class Objects(Target):
         """Call a method of the sandbox's class later, at least once, whatever stops meanwhile.
 
         Args:
-            when: a time with a time zone, or how long from now.
+            when: a time with a time zone, or how long from now: a number is seconds.
             method: its name; it is called with *payload*.
             payload: as an argument of `call`.
 
         Raises:
             MethodNotFoundError: the class has no such method.
-            ValidationFailedError: a time without a time zone, or no data.
+            ValidationFailedError: a time without a time zone, a delay of more than 10 years,
+                or no data.
         """
-        at, delay = (when, None) if isinstance(when, datetime) else (None, when)
-        if at is not None and at.tzinfo is None:
-            raise ValidationFailedError(
-                "a time needs a time zone",
-                context={"field": "when"},
-                suggestion="write datetime.now(UTC) + timedelta(…)",
-            )
+        at, delay_ms = _arguments.later(when)
         request = ScheduleRequest(
             method=method,
             payload=values.encode(payload, f"the payload of {method}"),
             at=at,
-            delay_ms=_arguments.milliseconds("when", delay),
+            delay_ms=delay_ms,
         )
         return _decoded(await self._call(ops.ADD_SCHEDULE, request))
 
