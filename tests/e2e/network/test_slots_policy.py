@@ -215,10 +215,8 @@ async def test_a_dns_exchange_under_way_ends_with_the_internet(slots: NetworkSlo
     with netns.call_in(slot.netns, socket_inside) as asking:
         assert _asked(asking, b"?") == world.UPLINK
         await slots.set_internet("a", False)
-        with pytest.raises(OSError, match="timed out|refused|not permitted"):
+        with pytest.raises(OSError, match=r"timed out|No route to host"):
             _asked(asking, b"secret.example.com")
-        await slots.set_internet("a", True)
-        assert _asked(asking, b"?") == world.UPLINK
 
 
 def _asked(asking: socket.socket, question: bytes) -> str:
