@@ -43,6 +43,7 @@ KEPT: Final = (
     *_named("snapshot", ("kept", "held", "recorded", "forgotten")),
     *_named("import", ("unpacked", "kept")),
     *_named("volume", ("made", "recorded", "forgotten")),
+    *_named("mount", ("recorded", "served", "attached")),
 )
 """Points of what is kept beside sandboxes: calls that ordinary load does not make."""
 

@@ -116,6 +116,7 @@ class Mounts:
                 created_at=rules.now(),
             )
             await self._add(box, kept)
+            self._life.faults.at("mount.recorded")
             try:
                 await self._serve(box, endpoint, kept)
             except BaseException:
@@ -144,7 +145,7 @@ class Mounts:
         """Return the mounts of *box*; nothing is woken."""
         endpoint, found = await box.awake(), []
         for kept in await self._rows(box):
-            active = endpoint is not None and client.alive(self._folder(endpoint, kept))
+            active = endpoint is not None and await self._active(endpoint, kept)
             found.append(self._told(kept, active=active))
         return BucketMounts(mounts=found)
 
@@ -165,13 +166,21 @@ class Mounts:
             async with self._lock(box):
                 endpoint = await box.awake()
                 for kept in await self._rows(box) if endpoint else []:
-                    if endpoint and not client.alive(self._folder(endpoint, kept)):
-                        log.warning("a bucket lost its client", sandbox=id, path=kept.path)
+                    if endpoint and not await self._active(endpoint, kept):
+                        log.warning("a bucket is not served", sandbox=id, path=kept.path)
                         await self._bring_back(box, endpoint, kept)
 
     async def forget(self, key: tuple[str, str]) -> None:
         """Forget the mounts of a sandbox that is destroyed; clients end with its container."""
         await self._store.execute("DELETE FROM mounts WHERE namespace = ? AND sandbox = ?", key)
+
+    async def _active(self, endpoint: Endpoint, kept: Kept) -> bool:
+        found = await endpoint.runtime.find(endpoint.host_ref)
+        folder = self._folder(endpoint, kept)
+        if found is None or not client.alive(folder):
+            return False
+        client.forget_secret(folder)  # of an engine that died in between
+        return any(entry.source == kept.name for entry in grafts.mounts_of(found.pid))
 
     async def _bring_back(self, box: "Sandbox", endpoint: Endpoint, kept: Kept) -> None:
         try:
@@ -194,7 +203,9 @@ class Mounts:
                 client.start, kept.source, kept.credentials, place, system.device
             )
             system.close_device()
+            self._life.faults.at("mount.served")
             await grafts.attach(await self._pid(endpoint), kept.path, system.mount, ANSWER)
+            self._life.faults.at("mount.attached")
             client.forget_secret(place.folder)
         except BaseException as error:
             system.close()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +189,9 @@ def test_a_prefix_shows_what_is_below_it(
 def test_a_thousand_objects_and_two_sandboxes_on_one_bucket(
     engine: EngineProcess, server: Server, bucket: Any
 ) -> None:
-    for number in range(1_100):
-        bucket.put_object(Bucket=BUCKET, Key=f"many/{number:05}", Body=b"x")
+    with ThreadPoolExecutor(8) as pool:
+        keys = (f"many/{number:05}" for number in range(1_100))
+        list(pool.map(lambda key: bucket.put_object(Bucket=BUCKET, Key=key, Body=b"x"), keys))
     other = SANDBOXES + "/other"
     with engine.client() as client:
         fields: dict[str, Any] = {"s3fsOptions": ["stat_cache_expire=1"]}
@@ -259,6 +261,26 @@ def test_a_client_that_died_is_replaced(host: Host, server: Server, bucket: Any)
         pid = json.loads((folder / "process").read_bytes())["pid"]
         os.killpg(pid, signal.SIGKILL)
         eventually(lambda: sh(client, f"cat {AT}/f") == "x", 40)
+
+
+@pytest.mark.parametrize("point", ["mount.recorded", "mount.served", "mount.attached"])
+def test_an_engine_that_dies_meanwhile_leaves_a_mount_that_is_made(
+    host: Host, server: Server, bucket: Any, point: str
+) -> None:
+    """The row says what should be; the next engine makes it so, and keeps no secret in a file."""
+    bucket.put_object(Bucket=BUCKET, Key="f", Body=b"x")
+    first = host.start(ATOLL_STORAGE_BUCKET_ENDPOINTS=server.endpoint, ATOLL_FAULTS_POINT=point)
+    with first.client() as client, pytest.raises(httpx2.TransportError):
+        mount(client, server)
+    first.wait()
+    second = host.start(
+        ATOLL_STORAGE_BUCKET_ENDPOINTS=server.endpoint, ATOLL_LIFECYCLE_REAP_INTERVAL="0.3"
+    )
+    with second.client() as client:
+        eventually(lambda: client.get(BOX + "/mounts").json()["mounts"][0]["active"], 40)
+        assert sh(client, f"cat {AT}/f") == "x"
+        assert unmount(client).is_success
+    eventually(lambda: clients_of(host) == [], 20)
 
 
 def test_a_dead_endpoint_gives_errors_in_time(host: Host, bucket: Any) -> None:
