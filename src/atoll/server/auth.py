@@ -135,7 +135,10 @@ def check(caller: Caller, op: Op[Any, Any], namespace: str | None) -> None:
             raise ForbiddenError(
                 "the key is for one namespace", context={"namespace": caller.namespace}
             )
-        raise SandboxNotFoundError("no such sandbox")
+        raise SandboxNotFoundError(
+            "no such sandbox",
+            suggestion="the key is for one namespace: name it, as in env.namespace(…)",
+        )
     if _ORDER.index(caller.scope) < _ORDER.index(op.scope):
         raise ForbiddenError(
             f"the key allows {caller.scope}, this needs {op.scope}", context={"scope": op.scope}
