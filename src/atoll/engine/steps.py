@@ -4,7 +4,6 @@ An undo knows nothing but the `host_ref` and is idempotent, so the same list ser
 failed, a stop, a destroy, and whatever a killed engine left behind at any step.
 """
 
-import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +13,7 @@ from atoll.engine.launch import Launch, made
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.record import InForce
 from atoll.errors import ContainerUnavailableError, FilesystemError
+from atoll.host.threads import run_to_end
 from atoll.images.certificates import TARGET as TRUST_TARGET
 from atoll.runtime.base import ContainerSpec
 from atoll.settings import MB
@@ -125,7 +125,7 @@ async def _files(life: "Lifecycle", launch: Launch) -> None:
     )
     if trust := await life.parts.images.trust():
         launch.mounts.append(
-            await asyncio.to_thread(rootfiles.own_copy, files, trust.directory, TRUST_TARGET)
+            await run_to_end(rootfiles.own_copy, files, trust.directory, TRUST_TARGET)
         )
         launch.trust_env |= trust.env
 

@@ -139,7 +139,7 @@ class OciRuntime:
 
     async def _start(self, spec: ContainerSpec) -> Container:
         with ExitStack() as opened:
-            await asyncio.to_thread(self._prepare, spec, opened)
+            await run_to_end(self._prepare, spec, opened)
             descriptors = self._descriptors(spec, opened)
             log = self._log(spec.host_ref)
             argv = cli.run_argv(
@@ -260,7 +260,7 @@ class OciRuntime:
 
     async def remove(self, host_ref: str) -> None:
         """Kill everything in the container and remove what the driver made for it."""
-        await asyncio.to_thread(self._remove, host_ref)
+        await run_to_end(self._remove, host_ref)
 
     def _remove(self, host_ref: str) -> None:
         group = self._cgroup(host_ref)
@@ -280,7 +280,7 @@ class OciRuntime:
         Raises:
             TimeoutError: not all of them were frozen within 2 s; they run again.
         """
-        await asyncio.to_thread(cgroup.freeze, self._cgroup(host_ref))
+        await run_to_end(cgroup.freeze, self._cgroup(host_ref))
 
     async def resume(self, host_ref: str) -> None:
         """Let frozen processes run."""

@@ -4,15 +4,16 @@ import asyncio
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from atoll.errors import ContainerUnavailableError
-from atoll.runtime.base import Mount, Runtime
+from atoll.runtime.base import ContainerSpec, Mount, Runtime
 from atoll.runtime.oci.driver import OciRuntime
 from atoll.settings import RuntimeSettings, StorageSettings
 from e2e.runtime.boxes import Bench, Box
@@ -145,6 +146,32 @@ async def test_a_start_that_is_cancelled_leaves_nothing(bench: Bench, delay: flo
         await starting
     assert traces(bench, spec.host_ref) == []
     assert await bench.runtime.list() == []
+
+
+async def test_a_start_that_is_cancelled_waits_for_its_thread(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or that makes a cgroup and opens a descriptor when all has been removed: nobody finds them."""
+    spec, prepare = bench.spec(), bench.runtime._prepare
+    begun, go_on, ended = (threading.Event() for _ in range(3))
+
+    def slow(spec: ContainerSpec, opened: ExitStack) -> None:
+        begun.set()
+        go_on.wait(10)
+        prepare(spec, opened)
+        ended.set()
+
+    monkeypatch.setattr(bench.runtime, "_prepare", slow)
+    before = len(os.listdir("/proc/self/fd"))
+    starting = asyncio.ensure_future(bench.runtime.start(spec))
+    await asyncio.to_thread(begun.wait, 10)
+    starting.cancel()
+    asyncio.get_running_loop().call_later(0.2, go_on.set)
+    await asyncio.wait([starting])
+    await asyncio.to_thread(ended.wait, 10)
+    assert starting.cancelled()
+    assert traces(bench, spec.host_ref) == []
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_containers_start_at_once_without_getting_in_each_others_way(bench: Bench) -> None:
