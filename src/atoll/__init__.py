@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.sandbox import Sandbox
     from atoll.sdk._async.service import ServiceResponse
     from atoll.sdk._async.session import Session
-    from atoll.sdk._async.snapshots import Forks
+    from atoll.sdk._async.snapshots import Diff, Forks
     from atoll.sdk._async.streams import ExecStream, parse_sse_stream
     from atoll.sdk._async.volumes import Volume
     from atoll.sdk._async.watch import WatchStream
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         SandboxPage,
         Version,
     )
-    from atoll.wire.snapshots import Diff, Snapshot, SnapshotPage
+    from atoll.wire.snapshots import Snapshot, SnapshotPage
     from atoll.wire.volumes import VolumeFile, VolumeFileList, VolumeInfo, VolumePage
     from atoll.workers.preview import proxy_to_sandbox
 
@@ -94,7 +94,7 @@ _MODULES = {
     "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._async.sandbox": "Sandbox",
     "atoll.sdk._async.session": "Session",
-    "atoll.sdk._async.snapshots": "Forks",
+    "atoll.sdk._async.snapshots": "Diff Forks",
     "atoll.sdk._async.streams": "ExecStream parse_sse_stream",
     "atoll.sdk._async.volumes": "Volume",
     "atoll.sdk._async.watch": "WatchStream",
@@ -114,7 +114,7 @@ _MODULES = {
     ),
     "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
     "atoll.wire.backups": "BackupPage DirectoryBackup",
-    "atoll.wire.snapshots": "Diff Snapshot SnapshotPage",
+    "atoll.wire.snapshots": "Snapshot SnapshotPage",
     "atoll.wire.volumes": "VolumeFile VolumeFileList VolumeInfo VolumePage",
     "atoll.workers.preview": "proxy_to_sandbox",
 }

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.sandbox import Sandbox
     from atoll.sdk._sync.service import ServiceResponse
     from atoll.sdk._sync.session import Session
-    from atoll.sdk._sync.snapshots import Forks
+    from atoll.sdk._sync.snapshots import Diff, Forks
     from atoll.sdk._sync.streams import ExecStream, parse_sse_stream
     from atoll.sdk._sync.volumes import Volume
     from atoll.sdk._sync.watch import WatchStream
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         SandboxPage,
         Version,
     )
-    from atoll.wire.snapshots import Diff, Snapshot, SnapshotPage
+    from atoll.wire.snapshots import Snapshot, SnapshotPage
     from atoll.wire.volumes import VolumeFile, VolumeFileList, VolumeInfo, VolumePage
 
 _MODULES = {
@@ -94,7 +94,7 @@ _MODULES = {
     "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._sync.sandbox": "Sandbox",
     "atoll.sdk._sync.session": "Session",
-    "atoll.sdk._sync.snapshots": "Forks",
+    "atoll.sdk._sync.snapshots": "Diff Forks",
     "atoll.sdk._sync.streams": "ExecStream parse_sse_stream",
     "atoll.sdk._sync.volumes": "Volume",
     "atoll.sdk._sync.watch": "WatchStream",
@@ -114,7 +114,7 @@ _MODULES = {
     ),
     "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
     "atoll.wire.backups": "BackupPage DirectoryBackup",
-    "atoll.wire.snapshots": "Diff Snapshot SnapshotPage",
+    "atoll.wire.snapshots": "Snapshot SnapshotPage",
     "atoll.wire.volumes": "VolumeFile VolumeFileList VolumeInfo VolumePage",
 }
 _SUBMODULES = {"errors"}

@@ -180,3 +180,22 @@ async def test_a_snapshot_is_the_image_of_new_sandboxes(sandbox: atoll.Sandbox, 
                 await other.exec("true")
         finally:
             await new.destroy()
+
+
+async def test_what_changed_is_a_patch_that_applies(sandbox: atoll.Sandbox) -> None:
+    await text(sandbox, "mkdir w; cd w; git init -q; printf '1\\n2\\n3\\n' > edited; echo x > gone")
+    snapshot = await sandbox.snapshot()
+    await text(
+        sandbox,
+        "cd w; printf '1\\ntwo\\n3' > edited; rm gone; echo new > new; chmod +x new;"
+        " head -c 10 /dev/zero > binary; sed -i s/Debian/Mine/ /etc/issue",
+    )
+    patch = await (await sandbox.diff(snapshot)).patch()
+    assert b"# /workspace/w/binary: created, binary, 10 bytes\n" in patch
+    assert b"-2\n-3\n+two\n+3\n\\ No newline at end of file\n" in patch
+    assert b"\n-Debian GNU/Linux" in patch
+    tell = "cd /workspace/w; stat -c '%a %n' *; cat edited new /etc/issue"
+    after = await text(sandbox, f"rm /workspace/w/binary; {tell}")
+    await sandbox.restore(snapshot)
+    await sandbox.write_file("/tmp/p", patch)
+    assert await text(sandbox, f"cd /; git apply /tmp/p && {tell}") == after

@@ -8,10 +8,11 @@ there.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import structlog
@@ -27,7 +28,7 @@ from atoll.errors import (
     SnapshotFailedError,
     ValidationFailedError,
 )
-from atoll.storage import diff
+from atoll.storage import diff, patch
 from atoll.wire.sandbox import SandboxOptions, State
 from atoll.wire.snapshots import (
     Change,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 MAX_NAME = 200
 """Characters of a snapshot's name."""
@@ -219,6 +222,23 @@ class Snapshots:
             SandboxNotFoundError: there is no such sandbox.
             FilesystemError: folders are nested too deep, or hold too much, to be compared.
         """
+
+        def compare(old: Path, new: Path, lowers: Sequence[Path]) -> Diff:
+            return told(diff.changes(old, new, lowers))
+
+        return await self._compared(box, since, compare)
+
+    async def patch(self, box: "Sandbox", since: str) -> tuple[bytes, bool]:
+        """Return what changed as a patch, and whether all of it is told; raise as `diff`."""
+
+        def compare(old: Path, new: Path, lowers: Sequence[Path]) -> tuple[bytes, bool]:
+            return patch.write(diff.changes(old, new, lowers), old, new, lowers)
+
+        return await self._compared(box, since, compare)
+
+    async def _compared(
+        self, box: "Sandbox", since: str, compare: Callable[[Path, Path, Sequence[Path]], T]
+    ) -> T:
         before = await self.get(box.namespace, since)
         record = await box.load()
         if record is None or record.in_force is None:
@@ -228,7 +248,7 @@ class Snapshots:
         async with self._comparing, self.passing(box) as (now, _):
             folders = [await self._kept.attach(id) for id in (before.snapshot.id, now)]
             old, new = (folder / "upper" for folder in folders)
-            return await asyncio.to_thread(lambda: told(diff.changes(old, new, lowers)))
+            return await asyncio.to_thread(compare, old, new, lowers)
 
     async def tidy(self) -> None:
         """Remove snapshots whose time is over, and files that no row tells of."""

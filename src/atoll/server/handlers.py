@@ -283,6 +283,7 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.FORK: snapshots.fork,
     ops.RESTORE: snapshots.restore,
     ops.DIFF: snapshots.diff,
+    ops.PATCH: snapshots.patch,
     ops.LIST_SNAPSHOTS: snapshots.listing,
     ops.GET_SNAPSHOT: snapshots.get,
     ops.EXPORT_SNAPSHOT: snapshots.export,
@@ -323,7 +324,7 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
 
 BODILESS = frozenset({ops.EXEC, ops.ATTACH, ops.STDIN, ops.READ_FILE, ops.WRITE_FILE, ops.DOWNLOAD,
                       ops.UPLOAD, ops.BUILD_IMAGE, ops.READ_VOLUME, ops.WRITE_VOLUME,
-                      ops.EXPORT_SNAPSHOT, ops.IMPORT_SNAPSHOT})  # fmt: skip
+                      ops.EXPORT_SNAPSHOT, ops.IMPORT_SNAPSHOT, ops.PATCH})  # fmt: skip
 """Operations whose handlers read query and body themselves, piece by piece."""
 
 KNOWN_INSIDE = frozenset({ops.GIT_CHECKOUT})

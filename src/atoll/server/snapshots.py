@@ -2,6 +2,7 @@
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
@@ -18,6 +19,7 @@ from atoll.wire.snapshots import (
     Fork,
     ForkResult,
     ListSnapshots,
+    Patch,
     RestoreSnapshot,
     Snapshot,
     SnapshotPage,
@@ -48,6 +50,15 @@ async def restore(engine: Engine, request: Request, wanted: RestoreSnapshot) -> 
 async def diff(engine: Engine, request: Request, wanted: DiffRequest) -> Diff:
     """Tell what changed since a snapshot."""
     return await engine.snapshots.diff(_object(engine, request), wanted.since)
+
+
+async def patch(engine: Engine, request: Request, wanted: None) -> Response:
+    """Tell what changed since a snapshot as a patch."""
+    since = answer.decode_query(request, DiffRequest).since
+    text, complete = await engine.snapshots.patch(_object(engine, request), since)
+    told = Patch(size=len(text), truncated=not complete)
+    headers = {ops.RESULT_HEADER: answer.ascii_json(told), **INERT}
+    return Response(text, media_type="text/x-diff", headers=headers)
 
 
 async def listing(engine: Engine, request: Request, wanted: ListSnapshots) -> SnapshotPage:

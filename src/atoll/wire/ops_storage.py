@@ -21,6 +21,10 @@ RESTORE = Op(
 DIFF = Op(
     "diff_snapshot", "GET", SANDBOX + "/diff", snapshots.DiffRequest, snapshots.Diff, scope=_READ
 )
+PATCH = Op(
+    "patch_snapshot", "GET", SANDBOX + "/diff/patch", snapshots.DiffRequest, snapshots.Patch,
+    kind=Kind.DOWNLOAD, scope=_READ,
+)  # fmt: skip
 LIST_SNAPSHOTS = Op(
     "list_snapshots", "GET", SNAPSHOTS, snapshots.ListSnapshots, snapshots.SnapshotPage,
     scope=_READ,

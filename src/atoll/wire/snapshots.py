@@ -96,6 +96,13 @@ class Change(Result, frozen=True, kw_only=True):
     size: int = 0
 
 
+class Patch(Result, frozen=True, kw_only=True):
+    """A patch, in bytes. `truncated`: there is more than is in it or named."""
+
+    size: int
+    truncated: bool = False
+
+
 class Diff(Result, frozen=True, kw_only=True):
     """What changed, in order of path. `truncated`: there is more than is told."""
 

@@ -1,3 +1,5 @@
+import json
+
 import httpx2
 
 from integration.server.conftest import BOX
@@ -37,3 +39,23 @@ async def test_what_is_not_there_is_an_ordinary_refusal(client: httpx2.AsyncClie
     ):
         assert (answer.status_code, answer.json()["code"]) == (404, "SNAPSHOT_NOT_FOUND")
     assert (await client.post(BOX + "/fork", json={"count": 0})).status_code == 400
+
+
+async def test_one_file_goes_out_and_in(client: httpx2.AsyncClient) -> None:
+    body = {"name": "first", "labels": {"a": "b" * 60_000}}
+    taken = (await client.post(BOX + "/snapshots", json=body)).json()
+    out = await client.get(f"{SNAPSHOTS}/{taken['id']}/export")
+    assert out.content.startswith(b"ATOLL-SNAPSHOT {")
+    again = (await client.post(SNAPSHOTS, content=out.content)).json()
+    assert (again["name"], again["labels"]) == (taken["name"], taken["labels"])
+    refused = await client.post(SNAPSHOTS, content=out.content[:-9])
+    assert (refused.status_code, refused.json()["code"]) == (400, "VALIDATION_FAILED")
+
+
+async def test_a_patch_is_text_with_its_size_told(client: httpx2.AsyncClient) -> None:
+    taken = (await client.post(BOX + "/snapshots", json={})).json()["id"]
+    patch = await client.get(BOX + "/diff/patch", params={"since": taken})
+    told = json.loads(patch.headers["atoll-result"])
+    assert (patch.content, told) == (b"", {"size": 0, "truncated": False})
+    gone = await client.get(BOX + "/diff/patch", params={"since": "none"})
+    assert (gone.status_code, gone.json()["code"]) == (404, "SNAPSHOT_NOT_FOUND")

@@ -92,7 +92,7 @@ def test_links_are_never_followed(layer: Path, path: str) -> None:
         with pytest.raises(SecurityError):
             write(layer, path, b"changed")
         with pytest.raises(SecurityError):
-            entries(layer, path.split("/")[0], "", 10)
+            entries(layer, path.split("/", maxsplit=1)[0], "", 10)
     assert (layer / "outside" / "secret").read_text() == "secret"
     assert sorted(os.listdir(layer / "outside")) == ["secret"]
 

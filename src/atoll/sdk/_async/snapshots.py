@@ -1,6 +1,6 @@
 """Snapshots of a sandbox's files, forks of it, and ways back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from typing import Generic, Self, TypeVar
 
@@ -10,10 +10,10 @@ from atoll.sdk._async.files import Content
 from atoll.sdk._async.target import Address, Target
 from atoll.sdk._async.transport import Body, ConnectionLostError, Transport, chunks_of
 from atoll.wire import ops
+from atoll.wire import snapshots as wire
 from atoll.wire.base import Duration, Empty
 from atoll.wire.sandbox import SandboxInfo
 from atoll.wire.snapshots import (
-    Diff,
     DiffRequest,
     Fork,
     ListSnapshots,
@@ -35,6 +35,43 @@ class Forks(list[TargetT], Generic[TargetT]):
     def __init__(self, made: list[TargetT], errors: dict[str, SandboxError]) -> None:
         super().__init__(made)
         self.errors = errors
+
+
+class Diff:
+    """What changed, in order of path. `truncated`: there is more than is told."""
+
+    def __init__(self, told: wire.Diff, address: Address, request: DiffRequest) -> None:
+        self.changes = told.changes
+        self.truncated = told.truncated
+        self.to_dict = told.to_dict
+        self._address = address
+        self._request = request
+
+    def __iter__(self) -> Iterator[wire.Change]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    async def patch(self) -> bytes:
+        """Return the changes as a patch for ``git apply`` or ``patch -p1``, as of now.
+
+        Binary files, files of more than 1 MiB, folders and special files are named in lines before
+        it, which those programs skip. After 16 MiB or 30 s the rest is only named.
+
+        Raises:
+            SnapshotNotFoundError: the snapshot was deleted meanwhile.
+        """
+        own = self._address
+        call = _shared.build_call(ops.PATCH, own.params, self._request)
+        try:
+            async with (
+                own.transport.send(call, ready=own.ready) as answer,
+                aclosing(chunks_of(answer)) as chunks,
+            ):
+                return b"".join([chunk async for chunk in chunks])
+        except ConnectionLostError as error:
+            raise _shared.lost("patch_snapshot", str(error)) from error
 
 
 class Snapshots(Target):
@@ -128,7 +165,9 @@ class Snapshots(Target):
             SnapshotNotFoundError: there is no such snapshot.
             SandboxNotFoundError: the sandbox has no files yet.
         """
-        return await self._call(ops.DIFF, DiffRequest(since=_id(since) or ""), timeout=_PATIENCE)
+        request = DiffRequest(since=_id(since) or "")
+        told = await self._call(ops.DIFF, request, timeout=_PATIENCE)
+        return Diff(told, self._address, request)
 
 
 class SnapshotShelf:

@@ -59,3 +59,25 @@ async def test_a_snapshot_is_given_as_it_is_or_by_its_id(
     for since in (taken, "s1"):
         assert [change.path for change in await sandbox.diff(since)] == ["/f"]
     assert {request.query for request in engine.seen[1:]} == {"since=s1"}
+
+
+async def test_a_patch_is_asked_for_as_the_comparison_was(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    engine.script("GET /diff", answer({"changes": [], "truncated": True}))
+    engine.script("GET /diff/patch", Answer(b"--- a/f\n"))
+    diff = await sandbox.diff("s1")
+    assert (len(diff), [*diff], diff.truncated) == (0, [], True)
+    assert await diff.patch() == b"--- a/f\n"
+    assert engine.seen[-1].query == "since=s1"
+
+
+async def test_a_snapshot_leaves_and_comes_back(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    engine.script("GET /snapshots/s1/export", Answer(b"file"))
+    engine.script("POST /snapshots", answer(TAKEN))
+    pieces = [piece async for piece in env.Sandbox.export_snapshot("s1")]
+    for content in (b"".join(pieces), iter(pieces)):
+        assert (await env.Sandbox.import_snapshot(content)).id == "s1"
+        assert engine.seen[-1].body == b"file"
