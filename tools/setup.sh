@@ -14,10 +14,11 @@ PATH=$PATH:/usr/sbin:/sbin
 packages=(
   runc:runc btrfs-progs:mkfs.btrfs nftables:nft iproute2:ip
   mmdebstrap:mmdebstrap buildah:buildah skopeo:skopeo
+  s3fs:s3fs bubblewrap:bwrap
   util-linux:setpriv zstd:zstd tar:tar
   ca-certificates:update-ca-certificates git:git
   # only tests need these
-  busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps bubblewrap:bwrap nginx-light:nginx wrk:wrk
+  busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps nginx-light:nginx wrk:wrk
 )
 
 missing=()

@@ -56,6 +56,8 @@ TOOLS: Mapping[str, Tool] = {
     "mkfs.ext4": Tool("e2fsprogs", "layers where the kernel has no btrfs", needed=False),
     "mmdebstrap": Tool("mmdebstrap", "building the base image", needed=False),
     "buildah": Tool("buildah", "building Dockerfiles", needed=False),
+    "s3fs": Tool("s3fs", "mounting buckets", needed=False),
+    "bwrap": Tool("bubblewrap", "mounting buckets", needed=False),
     "skopeo": Tool("skopeo", "pulling images", needed=False),
 }
 
@@ -156,6 +158,18 @@ def storage(kind: str | None, problem: str | None) -> Check:
         verdict=Verdict.WARNING,
         seen=f"{kind}, idmapped overlay (tried); snapshots copy, forks are slow",
         advice="use a kernel with btrfs, or a state directory on btrfs",
+    )
+
+
+def fuse(*, present: bool) -> Check:
+    """Judge whether the kernel can mount what a program serves."""
+    if present:
+        return Check(name="FUSE", verdict=Verdict.OK, seen="/dev/fuse is there")
+    return Check(
+        name="FUSE",
+        verdict=Verdict.WARNING,
+        seen="there is no /dev/fuse; it is for mounting buckets",
+        advice="modprobe fuse",
     )
 
 

@@ -52,6 +52,7 @@ async def examine(settings: Settings) -> Report:
         checks.user_namespaces(_user_namespaces()),
         cgroup_check,
         runtime_check,
+        checks.fuse(present=Path("/dev/fuse").exists()),
         *(checks.tool(name, shutil.which(name, path=_PATH)) for name in checks.TOOLS),
     ]
     if uid == 0:

@@ -36,6 +36,8 @@ from atoll.cli.checks import Check, Verdict
         (checks.tool("nft", "/usr/sbin/nft"), "ok"),
         (checks.tool("nft", None), "failed"),
         (checks.tool("buildah", None), "warning"),
+        (checks.fuse(present=True), "ok"),
+        (checks.fuse(present=False), "warning"),
     ],
 )
 def test_each_check_ends_as_it_should_and_says_what_to_do(check: Check, verdict: str) -> None:
