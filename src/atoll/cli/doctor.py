@@ -52,12 +52,16 @@ async def examine(settings: Settings) -> Report:
         checks.user_namespaces(_user_namespaces()),
         cgroup_check,
         runtime_check,
-        checks.fuse(present=Path("/dev/fuse").exists()),
+        checks.fuse(present=_has_fuse()),
         *(checks.tool(name, shutil.which(name, path=_PATH)) for name in checks.TOOLS),
     ]
     if uid == 0:
         found += [await _storage(settings), *await _network(settings.network)]
     return checks.report(found, runtime_name)
+
+
+def _has_fuse() -> bool:
+    return Path("/dev/fuse").exists()
 
 
 def _user_namespaces() -> int | None:
