@@ -199,3 +199,21 @@ async def test_what_changed_is_a_patch_that_applies(sandbox: atoll.Sandbox) -> N
     await sandbox.restore(snapshot)
     await sandbox.write_file("/tmp/p", patch)
     assert await text(sandbox, f"cd /; git apply /tmp/p && {tell}") == after
+
+
+async def test_a_command_can_be_undone(sandbox: atoll.Sandbox, url: str) -> None:
+    await text(sandbox, "echo before > f")
+    done = await sandbox.exec("echo after > f; (exit 3)", snapshot_before=True)
+    assert (done.exit_code, done.to_dict()["snapshotId"]) == (3, done.snapshot_id)
+    with pytest.raises(errors.CommandFailedError) as failed:
+        await sandbox.exec("rm f; false", snapshot_before=True, check=True)
+    second = failed.value.context["snapshot"]
+    assert failed.value.result.snapshot_id == second
+    await sandbox.restore(second)
+    assert await text(sandbox, "cat f") == "after\n"
+    await sandbox.restore(done.snapshot_id or "")
+    assert await text(sandbox, "cat f") == "before\n"
+    assert (await sandbox.exec("true")).snapshot_id is None
+    async with atoll.connect(url) as env:
+        names = [found.name for found in await env.Sandbox.snapshots(sandbox=sandbox.id)]
+    assert names == ["before: echo after > f; (exit 3)", "before: rm f; false"]

@@ -69,6 +69,29 @@ def input_frames(request: ExecRequest, stdin: str | bytes | bytearray | memoryvi
     return b"".join([header_frame(request), *stdin_frames(data), frames.encode(Kind.STDIN_CLOSE)])
 
 
+def snapshot_name(request: ExecRequest) -> str:
+    """Return what the snapshot before a command is called: by the command, for people."""
+    words = [request.command] if isinstance(request.command, str) else request.command
+    shown = "".join(c if c.isprintable() else " " for c in " ".join(words))
+    return f"before: {shown}"[:_NAME]
+
+
+_NAME = 100  # characters
+
+
+def after(result: ExecResult, snapshot: str | None) -> ExecResult:
+    """Return *result* with the snapshot that was taken before."""
+    return msgspec.structs.replace(result, snapshot_id=snapshot) if snapshot else result
+
+
+def note_snapshot(error: errors.SandboxError, snapshot: str | None) -> None:
+    """Tell in *error* which snapshot was taken before what failed."""
+    if snapshot:
+        error.context["snapshot"] = snapshot
+        if isinstance(error.result, ExecResult):
+            error.result = after(error.result, snapshot)
+
+
 class _StartRecord(msgspec.Struct):
     """Payload of STARTED, in the agent's own (snake case) names."""
 

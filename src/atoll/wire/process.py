@@ -63,6 +63,7 @@ class ExecResult(Result, frozen=True, kw_only=True):
     stdout_total: int = 0
     stderr_total: int = 0
     encoding: str = "utf-8"
+    snapshot_id: str | None = None  # of what was there before, when that was asked for
 
     @property
     def success(self) -> bool:

@@ -29,11 +29,16 @@ from atoll.wire.process import (
     Stderr,
     Stdout,
 )
+from atoll.wire.snapshots import TakeSnapshot
 
 Command: TypeAlias = str | Sequence[str]
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Input: TypeAlias = str | Bytes | IO[Any] | Iterable[bytes | str] | AsyncIterable[bytes | str]
 OnOutput: TypeAlias = Callable[[Literal["stdout", "stderr"], str], object]
+
+
+_PATIENCE = 600.0
+"""Seconds for a snapshot: without btrfs on the host it takes as long as its bytes do."""
 
 
 class Commands(Target):
@@ -64,6 +69,7 @@ class Commands(Target):
         on_error: Callable[[SandboxError], object] | None = None,
         encoding: str = "utf-8",
         check: bool = False,
+        snapshot_before: bool = False,
     ) -> ExecResult:
         """Run a command to its end and return its exit code and output.
 
@@ -86,6 +92,8 @@ class Commands(Target):
             encoding: of `stdout` and `stderr` in the result: a codec, or "base64". The exact
                 bytes are always there as well.
             check: raise when the exit code is not 0.
+            snapshot_before: take a snapshot first. `snapshot_id` of the result, or
+                `context["snapshot"]` of an error, is what `restore` goes back to.
 
         Raises:
             TimeoutError: the time is over; `.result` has the output so far.
@@ -97,9 +105,12 @@ class Commands(Target):
         request = self._request(command, timeout, env, cwd, user, session)
         request = _stream.for_result(request, live=stream or on_output is not None)
         operation = self._start(request, stdin, encoding)
+        before = await self._snapshot(request) if snapshot_before else None
         try:
             result = await _result(operation, request, on_output, encoding, check=check)
+            result = _stream.after(result, before)
         except SandboxError as error:
+            _stream.note_snapshot(error, before)
             await _aio.call(on_error, error)
             raise
         await _aio.call(on_complete, result)
@@ -200,6 +211,10 @@ class Commands(Target):
         )
         _shared.check_request(request)
         return request
+
+    async def _snapshot(self, request: ExecRequest) -> str:
+        wanted = TakeSnapshot(name=_stream.snapshot_name(request))
+        return (await self._call(ops.TAKE_SNAPSHOT, wanted, timeout=_PATIENCE)).id
 
     def _start(self, request: ExecRequest, stdin: Input | None, encoding: str) -> Operation:
         _arguments.check_encoding(encoding)

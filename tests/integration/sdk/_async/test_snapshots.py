@@ -81,3 +81,14 @@ async def test_a_snapshot_leaves_and_comes_back(
     for content in (b"".join(pieces), iter(pieces)):
         assert (await env.Sandbox.import_snapshot(content)).id == "s1"
         assert engine.seen[-1].body == b"file"
+
+
+async def test_a_snapshot_before_a_command_is_taken_first(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    engine.script("POST /snapshots", answer(TAKEN))
+    with pytest.raises(errors.SandboxError) as caught:
+        await sandbox.exec(["echo", "a\nb"], snapshot_before=True)
+    assert engine.seen[0].json() == {"name": "before: echo a b"}
+    assert caught.value.context["snapshot"] == "s1", "also of a command that could not run"
+    assert "/exec" in engine.seen[1].path
