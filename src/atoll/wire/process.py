@@ -104,6 +104,8 @@ class ExecResult(Result, frozen=True, kw_only=True):
             "stdoutTotal": self.stdout_total,
             "stderrTotal": self.stderr_total,
         }
+        if self.snapshot_id:
+            wire["snapshotId"] = self.snapshot_id
         return wire | _exact(stdout=self.stdout_bytes, stderr=self.stderr_bytes)
 
 
