@@ -47,6 +47,9 @@ class Diff:
         self._address = address
         self._request = request
 
+    def __repr__(self) -> str:
+        return f"<Diff of {len(self)} changes{', truncated' if self.truncated else ''}>"
+
     def __iter__(self) -> Iterator[wire.Change]:
         return iter(self.changes)
 

@@ -68,6 +68,7 @@ async def test_a_patch_is_asked_for_as_the_comparison_was(
     engine.script("GET /diff/patch", Answer(b"--- a/f\n"))
     diff = await sandbox.diff("s1")
     assert (len(diff), [*diff], diff.truncated) == (0, [], True)
+    assert repr(diff) == "<Diff of 0 changes, truncated>"
     assert await diff.patch() == b"--- a/f\n"
     assert engine.seen[-1].query == "since=s1"
 
