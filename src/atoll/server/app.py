@@ -31,6 +31,9 @@ Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
 _IN_QUERY = frozenset({"GET", "DELETE"})
 
+_ONE_ANSWER = frozenset({Kind.UNARY, Kind.UPLOAD})
+"""Kinds whose answer is one JSON value, which is kept under the idempotency key."""
+
 
 def application(desk: Desk, listener: Listener) -> ASGIApp:
     """Return the application of one listener.
@@ -101,12 +104,10 @@ def _endpoint(desk: Desk, op: Op[Any, Any], handler: Handler) -> Endpoint:
         key = request.headers.get("idempotency-key") if op.mutates else None
         if key is not None:
             ids.check_operation_id(key)
-        if key and op.kind is Kind.UNARY and op not in KNOWN_INSIDE:
+        if key and op.kind in _ONE_ANSWER and op not in KNOWN_INSIDE:
             body = await desk.replays.once(
                 (call.caller.id, key),
-                fingerprint(
-                    op.name.encode(), request.url.path.encode(), msgspec.json.encode(wanted)
-                ),
+                _fingerprint(op, request, wanted),
                 lambda: _answer(handler(desk.engine, request, wanted)),
             )
             return Response(body, media_type=shapes.JSON)
@@ -116,6 +117,13 @@ def _endpoint(desk: Desk, op: Op[Any, Any], handler: Handler) -> Endpoint:
         return cast("ASGIApp", result)
 
     return endpoint
+
+
+def _fingerprint(op: Op[Any, Any], request: Request, wanted: Any) -> bytes:
+    """Return what tells the call from others; of a body that is passed on, its length."""
+    url = request.url.path if op.kind is Kind.UNARY else f"{request.url.path}?{request.url.query}"
+    length = request.headers.get("content-length", "") if op.kind is Kind.UPLOAD else ""
+    return fingerprint(op.name.encode(), url.encode(), msgspec.json.encode(wanted), length.encode())
 
 
 def _resumable(op: Op[Any, Any], request: Request) -> bool:

@@ -327,6 +327,7 @@ BODILESS = frozenset({ops.EXEC, ops.ATTACH, ops.STDIN, ops.READ_FILE, ops.WRITE_
                       ops.EXPORT_SNAPSHOT, ops.IMPORT_SNAPSHOT, ops.PATCH})  # fmt: skip
 """Operations whose handlers read query and body themselves, piece by piece."""
 
-KNOWN_INSIDE = frozenset({ops.GIT_CHECKOUT})
-"""Operations whose idempotency key the agent knows: they run as a command of that id, which ends
-when its caller leaves."""
+KNOWN_INSIDE = frozenset({ops.GIT_CHECKOUT, ops.BUILD_IMAGE})
+"""Operations whose answer is not kept under their idempotency key. A clone runs as a command of
+that id, which ends when its caller leaves. A build tells its progress; one of the same files is
+found done."""

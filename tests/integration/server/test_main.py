@@ -249,3 +249,14 @@ def test_a_state_directory_with_a_long_name_works(tmp_path: Path) -> None:
         assert run(client, "echo", "hi")["stdout"] == "hi\n"
         client.delete(BOX)
     assert engine.end() == 0
+
+
+def test_an_upload_that_is_sent_again_is_stored_once(engines: Engines) -> None:
+    key = {"idempotency-key": "k1"}
+    line = BOX + "/files?path=log&append=true"
+    with engines.start().client() as client:
+        answers = [client.put(line, content=b"line\n", headers=key).json() for _ in range(2)]
+        assert answers[0] == answers[1]
+        assert client.get(BOX + "/files?path=log").content == b"line\n"
+        other = client.put(line, content=b"another line\n", headers=key)
+        assert other.json()["code"] == "IDEMPOTENCY_CONFLICT"
