@@ -1,3 +1,4 @@
+from e2e.engine.conftest import host
 from e2e.runtime.conftest import bench
 
-__all__ = ["bench"]
+__all__ = ["bench", "host"]
