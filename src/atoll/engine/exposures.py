@@ -10,7 +10,7 @@ import secrets
 import string
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import msgspec
 
@@ -115,10 +115,12 @@ def check_id(sandbox: str) -> None:
 
 
 def check_hostname(hostname: str) -> str:
-    """Return *hostname* (with its port) in lower case.
+    """Return *hostname* (with its port) in lower case; this machine's address is ``localhost``.
+
+    An address has no names below it, and a Worker that hands on the host of a request has one.
 
     Raises:
-        CustomDomainRequiredError: a domain without wildcard names.
+        CustomDomainRequiredError: a domain without wildcard names, or another machine's address.
         ValidationFailedError: no host name.
     """
     found = hostname.lower()
@@ -129,7 +131,10 @@ def check_hostname(hostname: str) -> str:
             suggestion="write the name that previews are below, like example.com or localhost:8787",
         )
     bare = _bare(found)
-    if bare == "workers.dev" or bare.endswith(".workers.dev"):
+    address = _address(bare)
+    if address and is_local(bare):
+        return "localhost" + found.removeprefix(bare)
+    if address or bare == "workers.dev" or bare.endswith(".workers.dev"):
         raise CustomDomainRequiredError(
             f"{bare} has no wildcard names",
             context={"hostname": hostname},
@@ -249,14 +254,18 @@ def default_hostname(domains: Sequence[str], port: int | None) -> str:
 
 def is_local(hostname: str) -> bool:
     """Whether *hostname* is this machine's: there is no TLS then."""
-    bare = _bare(hostname).strip("[]")
+    bare = _bare(hostname)
     if bare == "localhost" or bare.endswith(".localhost"):
         return True
+    address = _address(bare)
+    return address is not None and (address.is_loopback or address.is_unspecified)
+
+
+def _address(bare: str) -> IPv4Address | IPv6Address | None:
     try:
-        address = ip_address(bare)
+        return ip_address(bare.strip("[]"))
     except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
+        return None
 
 
 def told(exposure: Exposure, hostname: str | None = None, *, secret: bool = False) -> ExposedPort:

@@ -1,5 +1,6 @@
 """The rules of exposing ports."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -84,11 +85,15 @@ def test_what_else_is_malformed_is_refused() -> None:
             rules.check_access(ExposePort(port=8080, **wanted))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "hostname", ["example.com", "localhost", "localhost:8787", "127.0.0.1:80", "[::1]:8787", "A.B"]
-)
+@pytest.mark.parametrize("hostname", ["example.com", "localhost", "localhost:8787", "A.B"])
 def test_host_names(hostname: str) -> None:
     assert rules.check_hostname(hostname) == hostname.lower()
+
+
+@pytest.mark.parametrize("hostname", ["127.0.0.1:80", "127.1.2.3", "0.0.0.0:1", "[::1]:8787"])
+def test_an_address_of_this_machine_has_no_names_below_it_but_localhost_has(hostname: str) -> None:
+    port = re.search(r":\d+$", hostname)
+    assert rules.check_hostname(hostname) == "localhost" + (port[0] if port else "")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +104,10 @@ def test_what_is_no_host_name_is_refused(hostname: str) -> None:
         rules.check_hostname(hostname)
 
 
-@pytest.mark.parametrize("hostname", ["x.workers.dev", "workers.dev", "a.b.WORKERS.dev:443"])
+@pytest.mark.parametrize(
+    "hostname",
+    ["x.workers.dev", "workers.dev", "a.b.WORKERS.dev:443", "192.0.2.1:80", "[2001:db8::1]"],
+)
 def test_a_domain_without_wildcards_needs_another(hostname: str) -> None:
     with pytest.raises(CustomDomainRequiredError):
         rules.check_hostname(hostname)
@@ -112,8 +120,6 @@ def test_a_domain_without_wildcards_needs_another(hostname: str) -> None:
         ("example.com:8443", "https://8080-box-tok.example.com:8443"),
         ("localhost:8787", "http://8080-box-tok.localhost:8787"),
         ("dev.localhost", "http://8080-box-tok.dev.localhost"),
-        ("127.0.0.1", "http://8080-box-tok.127.0.0.1"),
-        ("0.0.0.0:1", "http://8080-box-tok.0.0.0.0:1"),
     ],
 )
 def test_the_address_of_a_preview(hostname: str, url: str) -> None:
