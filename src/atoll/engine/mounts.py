@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-ANSWER = 20.0
-"""Seconds a client has to answer for the first time."""
+ANSWER = 10.0
+"""Seconds a client has to answer for the first time: a wake waits so long for an endpoint that is
+silent, since commands that ran before would write to the folder beneath."""
 
 MAX_MOUNTS = 16
 """Mounts of one sandbox: each is a process on the host."""
@@ -156,19 +157,19 @@ class Mounts:
             await asyncio.gather(*(self._bring_back(box, endpoint, kept) for kept in rows))
 
     async def tend(self) -> None:
-        """Serve again what lost its client, in all sandboxes that are awake."""
-        for namespace, id in await self._store.read(
-            "SELECT DISTINCT namespace, sandbox FROM mounts", ()
-        ):
-            box = self._live.get((namespace, id))
-            if box is None:
-                continue
-            async with self._lock(box):
-                endpoint = await box.awake()
-                for kept in await self._rows(box) if endpoint else []:
-                    if endpoint and not await self._active(endpoint, kept):
-                        log.warning("a bucket is not served", sandbox=id, path=kept.path)
-                        await self._bring_back(box, endpoint, kept)
+        """Serve again what is not served, in all sandboxes that are awake."""
+        rows = await self._store.read("SELECT DISTINCT namespace, sandbox FROM mounts", ())
+        boxes = [self._live[key] for key in rows if key in self._live]
+        await asyncio.gather(*(self._tend(box) for box in boxes))
+
+    async def _tend(self, box: "Sandbox") -> None:
+        async with self._lock(box):
+            if (endpoint := await box.awake()) is None:
+                return
+            for kept in await self._rows(box):
+                if not await self._active(endpoint, kept):
+                    log.warning("a bucket is not served", sandbox=box.id, path=kept.path)
+                    await self._bring_back(box, endpoint, kept)
 
     async def forget(self, key: tuple[str, str]) -> None:
         """Forget the mounts of a sandbox that is destroyed; clients end with its container."""
@@ -228,6 +229,7 @@ class Mounts:
             owner=force.id_base,
             netns=netns,
             resolv_conf=files if netns else Path("/etc/resolv.conf"),
+            reserve_mb=settings.storage.reserve_mb,
         )
 
     async def _netns(self, source: Source, endpoint: Endpoint) -> Path | None:

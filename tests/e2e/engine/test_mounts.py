@@ -206,6 +206,38 @@ def test_a_thousand_objects_and_two_sandboxes_on_one_bucket(
         assert one == two
 
 
+def test_a_backup_is_without_it_and_a_restore_never_deletes_it(
+    engine: EngineProcess, server: Server, bucket: Any
+) -> None:
+    bucket.put_object(Bucket=BUCKET, Key="precious", Body=b"x")
+    with engine.client() as client:
+        sh(client, "mkdir /workspace/p; echo own > /workspace/p/own")
+        assert mount(client, server, "/workspace/p/data").is_success
+        backup = client.post(BOX + "/backups", json={"dir": "/workspace/p"}).json()
+        assert (backup["files"], backup["contentSize"]) == (1, 4)
+        back = {"backup": backup["id"]}
+        answer = client.post(BOX + "/backups/restore", json=back)
+        assert code(answer) == "RESOURCE_BUSY", answer.text
+        assert sh(client, "cat /workspace/p/data/precious /workspace/p/own") == "xown"
+        assert unmount(client, "/workspace/p/data").is_success
+        assert client.post(BOX + "/backups/restore", json=back).is_success
+        assert sh(client, "ls -A /workspace /workspace/p") == "/workspace:\np\n\n/workspace/p:\nown"
+        assert bucket.head_object(Bucket=BUCKET, Key="precious")["ContentLength"] == 1
+
+
+def test_an_isolated_session_sees_it_and_its_end(
+    engine: EngineProcess, server: Server, bucket: Any
+) -> None:
+    bucket.put_object(Bucket=BUCKET, Key="f", Body=b"x")
+    with engine.client() as client:
+        client.post(BOX + "/sessions", json={"id": "apart", "isolation": True})
+        assert mount(client, server).is_success
+        look = {"command": f"cat {AT}/f; true", "session": "apart"}
+        assert client.post(BOX + "/exec", json=look).json()["stdout"] == "x"
+        assert unmount(client).is_success
+        assert client.post(BOX + "/exec", json=look).json()["stdout"] == ""
+
+
 def test_it_comes_back_with_the_sandbox_and_ends_with_it(
     host: Host, engine: EngineProcess, server: Server, bucket: Any
 ) -> None:
@@ -305,6 +337,20 @@ LOOK = """
 cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/mounts 2>/dev/null >/tmp/seen
 grep -rlsFaf /tmp/wanted / --exclude-dir=sys --exclude-dir=proc | sort
 """
+
+
+def test_a_wake_does_not_wait_long_for_a_dead_endpoint(host: Host, bucket: Any) -> None:
+    with serving() as server, started(host, server).client() as client:
+        assert mount(client, server).is_success
+        assert client.post(BOX + "/stop").is_success
+        os.kill(server.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        assert sh(client, "echo alive") == "alive"
+        assert time.monotonic() - began < 25
+        (dead,) = client.get(BOX + "/mounts").json()["mounts"]
+        assert not dead["active"]
+        assert "does not answer" in dead["reason"]
+        assert unmount(client).is_success
 
 
 def test_the_credentials_are_nowhere_inside_nor_in_any_argv(

@@ -1,7 +1,7 @@
 """Backing up a directory, and putting it back as a whole.
 
 A backup is a tar stream of a directory: what the user can read of it, with owners and modes (but
-set-id and sticky bits), hard links, links as links, holes as zeros. Putting it back makes a new
+set-id and sticky bits), hard links, links as links, holes as zeros; not what is mounted in it. Putting it back makes a new
 directory beside the target; only when the archive is complete do the two change places, in one
 step, and the old one is deleted.
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from atoll import errors
-from atoll.agent.files import ignores, pathnames, unpacking, walking
+from atoll.agent.files import ignores, mounted, pathnames, unpacking, walking
 from atoll.agent.files.packing import Packer
 from atoll.agent.files.pathnames import Place, to_text
 from atoll.agent.files.requests import Fields
@@ -47,6 +47,8 @@ def restore(stream: Stream, fields: Fields) -> dict[str, Any]:
     with _strictly(path, make=True) as place:
         existing = place.stat()
         unpacking.refuse_no_directory(place, existing)
+        if existing is not None:
+            _refuse_mounts(place)
         with unpacking.staged(place, inside=False) as stage:
             unpacker = unpacking.Unpacker(stage.directory, outside_links=True, keep_owner=True)
             try:
@@ -61,14 +63,33 @@ def restore(stream: Stream, fields: Fields) -> dict[str, Any]:
     return {"path": to_text(path), "files": unpacker.files, "size": unpacker.size}
 
 
+def _refuse_mounts(place: Place) -> None:
+    """The old directory is deleted, which must not be what is mounted in it."""
+    target = walking.open_directory(place.name, place.directory)
+    try:
+        inside = mounted.below(target)
+    finally:
+        os.close(target)
+    if inside:
+        path = f"{to_text(place.path)}/{to_text(min(inside))}"
+        raise errors.ResourceBusyError(
+            f"something is mounted at {path}",
+            context={"path": path},
+            suggestion="unmount it first, or restore to another directory",
+        )
+
+
 class _Kept:
     """Which entries are backed up."""
 
     def __init__(self, top: int, excludes: list[ignores.Rule], *, gitignore: bool) -> None:
         self._excludes = excludes
+        self._mounted = mounted.below(top) or set()
         self._ignored = ignores.Ignored(top) if gitignore else None
 
     def __call__(self, _name: bytes, relative: bytes, is_directory: bool) -> bool:  # an `Accept`
+        if relative in self._mounted:
+            return False
         verdict = ignores.decide(self._excludes, to_text(relative), is_directory=is_directory)
         if verdict is not None:
             return not verdict

@@ -5,6 +5,7 @@ swapped for a link meanwhile is unlinked as the link it is. What cannot be delet
 rest goes, and the first error is the answer.
 """
 
+import errno
 import itertools
 import os
 import stat
@@ -35,8 +36,16 @@ def delete_file(stream: Stream, fields: Fields) -> dict[str, Any]:
     return {"success": True}
 
 
-def delete_tree(directory: int, name: bytes, stream: Stream | None = None) -> None:
+def delete_tree(
+    directory: int, name: bytes, stream: Stream | None = None, *, one_device: bool = False
+) -> None:
     """Delete the directory *name* in *directory* with all below it.
+
+    Args:
+        directory: a descriptor.
+        name: a name in it.
+        stream: whose caller may lose interest.
+        one_device: leave what is mounted in the tree, and what leads to it.
 
     Raises:
         OSError: the first thing that went wrong; all that could be deleted is gone.
@@ -49,7 +58,7 @@ def delete_tree(directory: int, name: bytes, stream: Stream | None = None) -> No
         failures.append(error)
     else:
         try:
-            _empty(top, stream, failures)
+            _empty(top, stream, failures, os.fstat(top).st_dev if one_device else None)
         finally:
             os.close(top)
     try:
@@ -79,8 +88,8 @@ class _Level:
         return self.names.pop() if self.names else None
 
 
-def _empty(top: int, stream: Stream | None, failures: list[OSError]) -> None:
-    """Delete all in *top*. A stack, not recursion: trees may be deeper than Python's stack."""
+def _empty(top: int, stream: Stream | None, failures: list[OSError], device: int | None) -> None:
+    """Delete all in *top* that is on *device*. A stack, not recursion: trees may be deeper than Python's stack."""
     stack = [_Level(os.dup(top), b"")]
     try:
         while True:
@@ -89,7 +98,12 @@ def _empty(top: int, stream: Stream | None, failures: list[OSError]) -> None:
             level = stack[-1]
             name = level.next()
             if name is not None:
-                if (below := _delete_entry(level, name, failures)) is not None:
+                below = _delete_entry(level, name, failures)
+                if below is not None and device not in {None, os.fstat(below.fd).st_dev}:
+                    os.close(below.fd)
+                    failures.append(OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
+                    level.stuck.add(name)
+                elif below is not None:
                     stack.append(below)
                     walking.allow_depth(len(stack))
                 continue

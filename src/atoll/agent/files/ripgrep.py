@@ -10,7 +10,6 @@ one pipe, no connection. An answer that is not to be trusted, or too long to be 
 """
 
 import os
-import re
 import select
 import signal
 import time
@@ -19,6 +18,7 @@ from typing import Final, NoReturn
 
 from atoll.agent import kernel
 from atoll.agent.descriptors import keep_only
+from atoll.agent.files import mounted
 from atoll.agent.files.needles import Needles
 from atoll.agent.files.streams import Interrupted, Stream
 
@@ -68,18 +68,10 @@ def _find() -> bytes | None:
 def _has_mounts(top: int) -> bool:
     """Tell whether something is mounted below *top*, or that cannot be known."""
     try:
-        place = os.readlink(b"/proc/self/fd/%d" % top).rstrip(b"/") + b"/"
-        with open(b"/proc/self/mountinfo", "rb") as file:
-            points = [_unescaped(line.split(b" ", 5)[4]) + b"/" for line in file]
-    except (OSError, IndexError):
+        place = os.readlink(b"/proc/self/fd/%d" % top)
+    except OSError:
         return True
-    return place in {b"/", b"/proc/", b"/sys/"} or any(
-        point.startswith(place) and point != place for point in points
-    )
-
-
-def _unescaped(point: bytes) -> bytes:
-    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), point)
+    return place in {b"/", b"/proc", b"/sys"} or mounted.below(top) != set()
 
 
 def _parse(answer: bytes) -> list[list[bytes]] | None:

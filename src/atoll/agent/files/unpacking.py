@@ -19,7 +19,7 @@ from typing import Any
 
 from atoll import errors
 from atoll.agent import kernel
-from atoll.agent.files import copying, merging, pathnames, spools, tars, walking
+from atoll.agent.files import deleting, merging, pathnames, spools, tars, walking
 from atoll.agent.files.pathnames import Place, to_text
 from atoll.agent.files.requests import Fields
 from atoll.agent.files.streams import Stream
@@ -88,7 +88,8 @@ class Stage:
     def discard(self) -> None:
         """Delete what is left of it."""
         os.close(self.directory)
-        copying.remove(self._parent, self._name)
+        with suppress(FileNotFoundError):
+            deleting.delete_tree(self._parent, self._name, one_device=True)
 
 
 @contextmanager

@@ -38,7 +38,8 @@ class Backups(Target):
         """Keep a directory as it is now, in an archive outside the sandbox.
 
         Files are read one after the other while the sandbox runs; what was written meanwhile is
-        named in `changed`. Sockets, devices and set-id bits are left out.
+        named in `changed`. Sockets, devices, set-id bits
+        and what is mounted in it are left out.
 
         Args:
             dir: an absolute path below /workspace, /home, /tmp, /var/tmp or /app.
@@ -82,6 +83,7 @@ class Backups(Target):
             BackupExpiredError: its time is over.
             InvalidBackupConfigError: the id or the directory is malformed or not allowed.
             SecurityError: the directory, or one above it, is a link.
+            ResourceBusyError: something is mounted in the directory.
             BackupRestoreFailedError: the archive is damaged.
         """
         request = RestoreBackup(backup=_id(backup), dir=dir)

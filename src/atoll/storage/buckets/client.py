@@ -21,7 +21,7 @@ from atoll.errors import BucketMountError, RuntimeNotAvailableError
 from atoll.host import process
 from atoll.storage.buckets.options import Credentials, Source, told
 
-TOOLS = ("s3fs", "bwrap", "setpriv", "nsenter")
+TOOLS = ("s3fs", "bwrap", "setpriv", "prlimit", "nsenter")
 PACKAGES = "apt-get install s3fs bubblewrap util-linux"
 
 GRACE = 10.0
@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a client runs.
 
     `folder` is its own and nobody else's; `uid` is what it runs as; `owner` is whom files in the
-    bucket belong to; `netns` None is the host's network.
+    bucket belong to; `netns` None is the host's network; `reserve_mb` of the disk stay free.
     """
 
     folder: Path
@@ -56,6 +56,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     owner: int
     netns: Path | None
     resolv_conf: Path
+    reserve_mb: int = 0
 
 
 def start(source: Source, credentials: Credentials, place: Place, device: int) -> None:
@@ -104,13 +105,26 @@ def _prepare(folder: Path, credentials: Credentials, uid: int) -> None:
 
 def _argv(source: Source, place: Place) -> list[str]:
     name = source.bucket + (f":/{source.prefix}" if source.prefix else "")
-    options = (
-        f"auto_unmount,allow_other,passwd_file=/secret,tmpdir=/tmp,{told(source, place.owner)}"
-    )
+    ours = "auto_unmount,allow_other,passwd_file=/secret,tmpdir=/tmp"
+    options = f"{ours},ensure_diskfree={place.reserve_mb},{told(source, place.owner)}"
     enter = ["nsenter", f"--net={place.netns}", "--"] if place.netns else []
+    # A core would hold the credentials.
+    limits = ["prlimit", "--core=0:0", "--nofile=4096:4096", "--"]
     drop = ["setpriv", f"--reuid={place.uid}", f"--regid={place.uid}", "--clear-groups",
             "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--"]  # fmt: skip
-    return [*enter, "bwrap", *_view(place), *drop, "s3fs", "-f", name, "/mnt", "-o", options]
+    return [
+        *enter,
+        "bwrap",
+        *_view(place),
+        *limits,
+        *drop,
+        "s3fs",
+        "-f",
+        name,
+        "/mnt",
+        "-o",
+        options,
+    ]
 
 
 def _view(place: Place) -> list[str]:
