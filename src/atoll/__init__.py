@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
     from atoll.wire.backups import BackupPage, DirectoryBackup
+    from atoll.wire.disk import Collected, DiskUsage
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
     from atoll.wire.interpreter import (
@@ -114,6 +115,7 @@ _MODULES = {
     ),
     "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
     "atoll.wire.backups": "BackupPage DirectoryBackup",
+    "atoll.wire.disk": "Collected DiskUsage",
     "atoll.wire.snapshots": "Snapshot SnapshotPage",
     "atoll.wire.volumes": "VolumeFile VolumeFileList VolumeInfo VolumePage",
     "atoll.workers.preview": "proxy_to_sandbox",
@@ -128,11 +130,13 @@ __all__ = [
     "CodeContext",
     "CodeResult",
     "CodeStream",
+    "Collected",
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
     "Diff",
     "DirectoryBackup",
+    "DiskUsage",
     "EngineUnreachableError",
     "Environment",
     "EventStream",

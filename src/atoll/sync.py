@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.watch import WatchStream
     from atoll.sdk._sync.websocket import WebSocket
     from atoll.wire.backups import BackupPage, DirectoryBackup
+    from atoll.wire.disk import Collected, DiskUsage
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
     from atoll.wire.interpreter import (
@@ -114,6 +115,7 @@ _MODULES = {
     ),
     "atoll.wire.sandbox": "CustomInstance Metrics SandboxEvent SandboxInfo SandboxPage Version",
     "atoll.wire.backups": "BackupPage DirectoryBackup",
+    "atoll.wire.disk": "Collected DiskUsage",
     "atoll.wire.snapshots": "Snapshot SnapshotPage",
     "atoll.wire.volumes": "VolumeFile VolumeFileList VolumeInfo VolumePage",
 }
@@ -127,11 +129,13 @@ __all__ = [
     "CodeContext",
     "CodeResult",
     "CodeStream",
+    "Collected",
     "CommandFailedError",
     "ContainerTimeouts",
     "CustomInstance",
     "Diff",
     "DirectoryBackup",
+    "DiskUsage",
     "EngineUnreachableError",
     "Environment",
     "EventStream",

@@ -22,6 +22,7 @@ VERBS = {
     "cp": "atoll.cli.cp",
     "dev": "atoll.cli.dev",
     "doctor": "atoll.cli.doctor",
+    "gc": "atoll.cli.gc",
     "image": "atoll.cli.image",
     "notebook": "atoll.cli.notebook",
     "keys": "atoll.cli.keys",

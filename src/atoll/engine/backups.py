@@ -219,15 +219,19 @@ class Backups:
 
     async def tidy(self) -> None:
         """Remove backups whose time is over, and archives that no row tells of."""
-        stored = set(await self._vault.list()) - self._making
         rows, now = await self.shelf.ends(), rules.now().timestamp()
         for id, ends in rows.items():
             if ends is not None and ends <= now:
                 log.info("a backup's time is over", backup=id)
                 await self._remove(id)
-        for id in stored - rows.keys():
+        for id in await self.orphans():
             log.info("removing an orphaned archive", backup=id)
             await self._vault.delete(id)
+
+    async def orphans(self) -> set[str]:
+        """Return the archives that are stored and have no row, but for those being made."""
+        stored, making = set(await self._vault.list()), set(self._making)
+        return stored - making - (await self.shelf.ends()).keys()
 
     async def _remove(self, id: str) -> None:
         await self.shelf.delete(id)

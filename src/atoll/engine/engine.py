@@ -15,6 +15,7 @@ from atoll.engine import record as rules
 from atoll.engine.admission import Admission
 from atoll.engine.audit import AuditLog
 from atoll.engine.backups import Backups
+from atoll.engine.disk import Disk
 from atoll.engine.exports import Exports
 from atoll.engine.forks import Forks
 from atoll.engine.keys import Keys
@@ -113,6 +114,7 @@ class Engine:
             settings.storage.state_dir / "backups", settings.storage.reserve_mb * 1_000_000
         )
         self.backups = Backups(store, self._vault)
+        self.disk = Disk(self._shared, self.snapshots, self.backups)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
         tidying = (self.snapshots.tidy, self.backups.tidy, self.mounts.tend)
         self._timers = Timers(self._shared, self.sandbox, tidying)

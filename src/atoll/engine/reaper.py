@@ -48,15 +48,20 @@ async def _starts(lifecycle: Lifecycle, store: Store) -> int:
     return len(orphans)
 
 
+async def orphaned_layers(lifecycle: Lifecycle, store: Store) -> set[str]:
+    """Return the layers that no record, warm container or volume has."""
+    found = set(await lifecycle.parts.layers.list())
+    # Looked at before the store is: what leaves it is in the store by then.
+    building = set(lifecycle.building)
+    return found - await store.layers() - building
+
+
 async def _layers(lifecycle: Lifecycle, store: Store) -> int:
     try:
-        found = set(await lifecycle.parts.layers.list())
+        orphans = await orphaned_layers(lifecycle, store)
     except Exception as error:  # the store failed on a full disk; it is opened again later
         log.warning("cannot list", source="layers", exc_info=error)
         return 0
-    # Looked at before the store is: what leaves it is in the store by then.
-    building = set(lifecycle.building)
-    orphans = found - await store.layers() - building
     for layer_id in orphans:
         log.info("removing an orphaned layer", layer=layer_id)
         try:

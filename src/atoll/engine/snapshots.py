@@ -252,16 +252,20 @@ class Snapshots:
 
     async def tidy(self) -> None:
         """Remove snapshots whose time is over, and files that no row tells of."""
-        stored = set(await self._kept.list())
         rows = await self.shelf.ends()
         now = rules.now().timestamp()
         for id, ends in rows.items():
             if ends is not None and ends <= now:
                 log.info("a snapshot's time is over", snapshot=id)
                 await self._remove(id)
-        for id in stored - rows.keys() - self._making:
+        for id in await self.orphans():
             log.info("removing an orphaned snapshot", snapshot=id)
             await self._kept.delete(id)
+
+    async def orphans(self) -> set[str]:
+        """Return the snapshots that are stored and have no row, but for those being made."""
+        stored, making = set(await self._kept.list()), set(self._making)
+        return stored - making - (await self.shelf.ends()).keys()
 
     async def _remove(self, id: str) -> None:
         kept = await self.shelf.find(id)

@@ -18,7 +18,7 @@ from atoll.engine.claims import in_use
 from atoll.engine.lifecycle import Lifecycle
 from atoll.engine.record import Mounted, Record
 from atoll.engine.store import Store
-from atoll.engine.volume_table import Stored, VolumeTable
+from atoll.engine.volume_table import MAX_PAGE, Stored, VolumeTable
 from atoll.errors import FileExistsError, ValidationFailedError, VolumeNotFoundError
 from atoll.settings import MB
 from atoll.storage import volume_files
@@ -113,6 +113,14 @@ class Volumes:
         """Return one page of a namespace's volumes in order of name."""
         found, cursor = await self.table.page(namespace, wanted.cursor or "", wanted.limit)
         return VolumePage(volumes=[await self._told(each) for each in found], cursor=cursor)
+
+    async def all(self, namespace: str) -> AsyncIterator[VolumeInfo]:
+        """Yield every volume of a namespace."""
+        cursor: str | None = ""
+        while cursor is not None:
+            found, cursor = await self.table.page(namespace, cursor, MAX_PAGE)
+            for each in found:
+                yield await self._told(each)
 
     async def delete(self, namespace: str, name: str) -> None:
         """Delete a volume with its files. Idempotent.

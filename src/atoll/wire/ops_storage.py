@@ -3,7 +3,7 @@
 They are part of the table in `atoll.wire.ops`, and used from there.
 """
 
-from atoll.wire import backups, mounts, sandbox, snapshots, volumes
+from atoll.wire import backups, disk, mounts, sandbox, snapshots, volumes
 from atoll.wire.base import Done, Empty
 from atoll.wire.keys import Scope
 from atoll.wire.operation import NAMESPACE, SANDBOX, Kind, Op
@@ -45,6 +45,9 @@ MOUNTS = SANDBOX + "/mounts"
 MOUNT_BUCKET = Op("mount_bucket", "POST", MOUNTS, mounts.MountBucket, mounts.BucketMount)
 UNMOUNT_BUCKET = Op("unmount_bucket", "DELETE", MOUNTS, mounts.UnmountBucket, Done)
 LIST_MOUNTS = Op("list_mounts", "GET", MOUNTS, Empty, mounts.BucketMounts, scope=_READ)
+
+DISK = Op("disk_usage", "GET", NAMESPACE + "/disk", disk.DiskQuery, disk.DiskUsage, scope=_READ)
+COLLECT = Op("collect_garbage", "POST", "/v2/gc", disk.Collect, disk.Collected, scope=Scope.ADMIN)
 
 BACKUPS = NAMESPACE + "/backups"
 CREATE_BACKUP = Op(

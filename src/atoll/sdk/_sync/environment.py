@@ -17,6 +17,7 @@ from atoll.sdk._sync.volumes import VolumeShelf
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
+from atoll.wire.disk import Collect, Collected, DiskQuery, DiskUsage
 from atoll.wire.keys import AuditPage, AuditQuery
 from atoll.wire.objects import Project, ProjectConfig
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
@@ -95,6 +96,24 @@ class Environment:
     def keys(self) -> Keys:
         """The engine's API keys."""
         return Keys(self.transport)
+
+    def disk(self, *, namespace: str = "Sandbox", limit: int = 100) -> DiskUsage:
+        """Return what sandboxes, snapshots, backups and volumes of a namespace take.
+
+        Args:
+            namespace: its name.
+            limit: most entries told one by one, the largest first; up to 1,000.
+        """
+        place = {"namespace": namespace}
+        return self.transport.call(ops.DISK, place, DiskQuery(limit=limit))
+
+    def gc(self, *, dry_run: bool = True) -> Collected:
+        """Return what on the engine's disk nobody needs: what has ended, what nobody owns.
+
+        Args:
+            dry_run: False: remove it. The engine does so by itself from time to time.
+        """
+        return self.transport.call(ops.COLLECT, {}, Collect(dry_run=dry_run))
 
     def audit(
         self,

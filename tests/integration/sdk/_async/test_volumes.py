@@ -58,3 +58,14 @@ async def test_a_volume_is_deleted_by_itself_or_its_name(
     for wanted in (volume, "v"):
         await env.volumes.delete(wanted)
     assert ["Other" in seen.path for seen in engine.seen[1:]] == [True, False]
+
+
+async def test_the_disk_is_asked_for_by_namespace_and_collected_for_all(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    engine.script("GET /disk", answer({"entries": [], "sizes": {"volume": 1}}))
+    engine.script("POST /v2/gc", answer({"items": [], "size": 0, "dryRun": False}))
+    assert (await env.disk(namespace="N", limit=5)).sizes == {"volume": 1}
+    assert "/namespaces/N/" in engine.seen[0].path
+    assert len(await env.gc(dry_run=False)) == 0
+    assert engine.seen[1].json() == {"dryRun": False}

@@ -1,0 +1,71 @@
+"""What the disk of an engine is used for, and what of it can be collected."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from atoll.wire.base import Request, Result, Whole
+
+
+class DiskQuery(Request, frozen=True, kw_only=True):
+    """How many entries to tell, the largest first."""
+
+    limit: Whole = 100
+
+
+class DiskEntry(Result, frozen=True, kw_only=True):
+    """Something that takes disk. `kind`: sandbox, snapshot, backup or volume; bytes.
+
+    `size` counts blocks that several refer to for each of them: a fork counts in full.
+    """
+
+    kind: str
+    id: str
+    size: int
+    limit: int | None = None
+    expires_at: datetime | None = None
+
+
+class DiskUsage(Result, frozen=True, kw_only=True):
+    """The largest entries of a namespace, and sums over all: kind → bytes and kind → number."""
+
+    entries: list[DiskEntry]
+    sizes: dict[str, int] = msgspec.field(default_factory=dict)
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[DiskEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+class Collect(Request, frozen=True, kw_only=True):
+    """Collect what nobody needs, or with `dry_run` only tell what it is."""
+
+    dry_run: bool = True
+
+
+class Collectable(Result, frozen=True, kw_only=True):
+    """Something nobody needs. `reason`: expired or orphaned; `kind` also layer or archive."""
+
+    kind: str
+    id: str
+    reason: str
+    size: int = 0
+    namespace: str | None = None
+
+
+class Collected(Result, frozen=True, kw_only=True):
+    """What was removed, or would be. `size` in bytes, shared blocks counted for each."""
+
+    items: list[Collectable]
+    size: int
+    dry_run: bool
+
+    def __iter__(self) -> Iterator[Collectable]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
