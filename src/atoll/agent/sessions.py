@@ -6,6 +6,7 @@ which are closed by *release*.
 """
 
 import binascii
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,10 @@ MAX_SESSIONS: Final = 1_000
 
 Env = dict[str, str | None]
 MAX_EXPORT: Final = 7 << 20
-"""Bytes of states in one export: with the records it stays below the largest frame."""
+"""Bytes of one export, as it is encoded: more than the largest frame would keep none at all."""
+
+MAX_RECORDS: Final = 3 << 20
+"""Bytes of all records without what a shell left: what callers set, which no export leaves out."""
 
 MAX_STATES: Final = 32 << 20
 """Bytes of all states together, beyond which a session gets no more than `SMALL_STATE`."""
@@ -56,6 +60,7 @@ class Session:
         self.here = cwd
         self.state: int | None = None
         self.size = 0  # bytes of that file
+        self.weight = 0  # bytes of what callers set, in an export
         self.room = 0  # bytes that the command which runs may leave as the next state
         self.namespace: Any = None
         self.active: Operation | None = None
@@ -64,6 +69,14 @@ class Session:
     def record(self) -> dict[str, Any]:
         """Return everything but the state, as `Sessions.restore` takes it."""
         return {name: getattr(self, name) for name in (*_NAMED, *_CARRIED)}
+
+    def left(self, state: int) -> dict[str, Any]:
+        """Return what its shell left, as `Sessions.restore` takes it."""
+        return {"here": self.here, "state": _as_text(read_all(state))}
+
+    def weigh(self) -> None:
+        """Note what the record takes."""
+        self.weight = _encoded_size(self.record() | {"here": self.cwd})
 
     def describe(self) -> dict[str, Any]:
         """Return what `session.list` tells of it."""
@@ -93,7 +106,7 @@ class Sessions:
 
         Raises:
             SessionAlreadyExistsError: one of this id exists.
-            ResourceBusyError: there are `MAX_SESSIONS`.
+            ResourceBusyError: there are `MAX_SESSIONS`, or their variables take `MAX_RECORDS`.
             ValidationFailedError: a field is wrong.
         """
         id = wanted.get("id")
@@ -109,9 +122,21 @@ class Sessions:
                 context={"limit": MAX_SESSIONS},
                 suggestion="delete some",
             )
-        session = self._all[id] = self._made(id, wanted)
+        session = self._made(id, wanted)
         session.created_at = session.created_at or now
+        session.weigh()
+        self._check_room(session.weight)
+        self._all[id] = session
         return session
+
+    def _check_room(self, more: int) -> None:
+        taken = _encoded_size(self.env) + sum(session.weight for session in self)
+        if taken + more > MAX_RECORDS:
+            raise errors.ResourceBusyError(
+                f"the variables of all sessions take more than {MAX_RECORDS:,} bytes",
+                context={"limit": MAX_RECORDS},
+                suggestion="delete sessions, or put large values into files",
+            )
 
     def _made(self, id: str, wanted: Mapping[str, Any]) -> Session:
         env = wanted.get("env") or {}
@@ -159,14 +184,17 @@ class Sessions:
     def export(self, budget: int = MAX_EXPORT) -> dict[str, Any]:
         """Return all records for ``session.import`` of a later start.
 
-        States beyond *budget* bytes in all are left out: those sessions come back as fresh shells.
+        What shells left is left out, the largest first, beyond *budget* bytes in all: those sessions
+        come back as fresh shells.
         """
+        budget -= _encoded_size(self.env) + sum(session.weight for session in self)
         records = []
-        for session in sorted(self, key=lambda one: _state_size(one.state)):
-            record = session.record()
+        for session in sorted(self, key=lambda one: one.size):
+            record = session.record() | {"here": session.cwd}
             if session.state is not None:
-                budget -= _state_size(session.state)
-                record["state"] = _as_text(read_all(session.state)) if budget >= 0 else None
+                left = session.left(session.state) if budget > 0 else {}
+                budget -= _encoded_size(left)
+                record |= left if left and budget >= 0 else {"state": None}
             records.append(record)
         return {"env": self.env, "sessions": records}
 
@@ -179,13 +207,18 @@ class Sessions:
         records, env = exported.get("sessions") or [], exported.get("env") or {}
         if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
             raise _invalid("sessions", "sessions is not a list of objects")
-        self.set_env(None, env)
+        check_env(env)
+        self._set_for_all(env)
         for record in records:
             if record.get("id") in self._all:
                 self.delete(record["id"])
             session = self.create(record, now)
-            self.set_env(session.id, record.get("changes") or {})
-            session.pending = dict(record.get("pending") or {})
+            changes, pending = record.get("changes") or {}, record.get("pending") or {}
+            check_env(changes)
+            check_env(pending)
+            _set_for_one(session, changes)
+            session.pending = dict(pending)
+            session.weigh()
             if isinstance(record.get("state"), str):
                 self._keep_state(session, spill(_from_text(record["state"])))
                 session.here = str(record.get("here") or session.cwd)
@@ -195,17 +228,25 @@ class Sessions:
         return self._all.get(session.id) is session
 
     def set_env(self, id: str | None, env: Any) -> None:
-        """Set or unset variables of one session, or of all and of commands without one."""
+        """Set or unset variables of one session, or of all and of commands without one.
+
+        Raises:
+            ResourceBusyError: the variables of all sessions would take `MAX_RECORDS`.
+            SessionNotFoundError: there is no such session.
+        """
         check_env(env)
+        self._check_room(_encoded_size(env) * (len(self._all) + 1 if id is None else 2))
         if id is None:
-            self.env.update(env)
-            for session in self:
-                own = session.env.keys() | session.changes.keys()
-                session.pending.update({name: env[name] for name in env.keys() - own})
+            self._set_for_all(env)
         else:
-            session = self.get(id)
-            session.changes.update(env)
-            session.pending.update(env)
+            _set_for_one(self.get(id), env)
+
+    def _set_for_all(self, env: Env) -> None:
+        self.env.update(env)
+        for session in self:
+            own = session.env.keys() | session.changes.keys()
+            session.pending.update({name: env[name] for name in env.keys() - own})
+            session.weigh()
 
     def variables(self, session: Session | None, start: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a command before its own `env`."""
@@ -243,9 +284,15 @@ class Sessions:
         session.state, session.size = None, 0
 
 
-def _state_size(state: int | None) -> int:
-    """Return the bytes a state takes in an export: compressed ones are written in base 64."""
-    return 0 if state is None else os.fstat(state).st_size * 4 // 3 + 4
+def _set_for_one(session: Session, env: Env) -> None:
+    session.changes.update(env)
+    session.pending.update(env)
+    session.weigh()
+
+
+def _encoded_size(value: Any) -> int:
+    """Return the bytes of *value* in a frame. Quotes and other alphabets take more than they say."""
+    return len(json.dumps(value))
 
 
 def _as_text(data: bytes) -> str:

@@ -1,4 +1,6 @@
+import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from atoll import errors
 from atoll.agent import sessions as module
 from atoll.agent.descriptors import read_all, spill
 from atoll.agent.sessions import MAX_SESSIONS, MAX_STATES, SMALL_STATE, Sessions
+from atoll.wire.frames import MAX_FRAME, Kind, encode_json
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -116,7 +119,7 @@ def test_states_that_do_not_fit_are_left_out_and_the_largest_first() -> None:
     for id, size in [("large", 900), ("small", 30)]:
         state = spill(b"{" + b" " * size)
         sessions.save(sessions.create({"id": id}, NOW), state, "/moved")
-    records = {one["id"]: one for one in sessions.export(budget=400)["sessions"]}
+    records = {one["id"]: one for one in sessions.export(budget=800)["sessions"]}
     assert records["small"]["state"]
     assert records["large"]["state"] is None
     fresh = made()
@@ -125,6 +128,50 @@ def test_states_that_do_not_fit_are_left_out_and_the_largest_first() -> None:
     for one in [*sessions, *fresh]:
         if one.state is not None:
             os.close(one.state)
+
+
+def fits_a_frame(sessions: Sessions) -> bool:
+    return len(encode_json(Kind.REPLY, sessions.export())) <= MAX_FRAME
+
+
+@pytest.mark.parametrize("text", ['"', "\x01", "é", "\U0001f3dd"])
+def test_whatever_shells_leave_an_export_fits_a_frame(text: str) -> None:
+    """Or one shell that wants to takes the state of all others with it at the next sleep."""
+    sessions = Sessions("/w", os.close)
+    state = json.dumps({"variables": text * 8_000}).encode()
+    for number in range(250):
+        sessions.save(sessions.create({"id": str(number)}, NOW), spill(state), "/" + text * 4_000)
+    assert fits_a_frame(sessions)
+    for session in sessions:
+        if session.state is not None:
+            os.close(session.state)
+
+
+def until_there_is_no_room(act: Callable[[int], object]) -> None:
+    for number in range(MAX_SESSIONS):
+        act(number)
+
+
+def test_whatever_callers_set_an_export_fits_a_frame() -> None:
+    sessions = Sessions("/w", os.close)
+    for act in (
+        lambda n: sessions.create({"id": f"c{n}", "env": {"A": "x" * 20_000}}, NOW),
+        lambda n: sessions.set_env("c0", {f"B{n}": "é" * 10_000}),
+        lambda n: sessions.set_env(None, {f"C{n}": "x" * 100}),
+    ):
+        with pytest.raises(errors.ResourceBusyError, match="variables of all sessions"):
+            until_there_is_no_room(act)
+    assert fits_a_frame(sessions)
+    fresh = Sessions("/w", os.close)
+    fresh.restore(sessions.export(), NOW)
+    assert {one.id: one.record() for one in fresh} == {one.id: one.record() for one in sessions}
+
+
+def test_variables_that_are_set_again_and_again_are_set() -> None:
+    sessions = made()
+    for number in range(1_000):
+        sessions.set_env(None, {"A": f"{number:010000}"})
+    assert sessions.env == {"A": f"{999:010000}"}
 
 
 @pytest.mark.parametrize(
