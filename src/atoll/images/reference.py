@@ -116,8 +116,13 @@ def _split_registry(text: str) -> tuple[str, str]:
 
 
 def _invalid(text: str, reason: str) -> InvalidImageError:
+    suggestion = "write [registry/]name[:tag], for example docker.io/library/python:3.12"
+    if text.startswith((".", "/")):
+        suggestion = (
+            "build the folder first (`atoll image build FOLDER --tag NAME`), then name NAME"
+        )
     return InvalidImageError(
         f"{text[:_MAX_LENGTH]!r} is not an image reference: {reason}",
         context={"image": text[:_MAX_LENGTH]},
-        suggestion="write [registry/]name[:tag], for example docker.io/library/python:3.12",
+        suggestion=suggestion,
     )

@@ -93,3 +93,10 @@ def test_only_a_full_digest_is_a_digest() -> None:
     assert reference.is_digest(DIGEST)
     assert not reference.is_digest("sha256:" + "ab" * 31)
     assert not reference.is_digest(f"a@{DIGEST}")
+
+
+@pytest.mark.parametrize("folder", [".", "./tools", "/srv/tools", "../tools"])
+def test_a_folder_is_no_image_until_it_is_built(folder: str) -> None:
+    with pytest.raises(InvalidImageError) as refused:
+        reference.parse(folder)
+    assert "atoll image build" in str(refused.value.suggestion)
