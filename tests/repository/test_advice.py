@@ -29,3 +29,14 @@ def test_verbs_of_groups_that_are_named_exist(group: str) -> None:
     known = set(click.commands[group].commands)  # type: ignore[attr-defined]
     assert known
     assert {verb for first, verb in named() if first == group and verb} - known == set()
+
+
+def test_the_page_of_the_command_line_names_every_verb() -> None:
+    page = (ROOT / "docs/operating.md").read_text("utf-8")
+    assert set(main.VERBS) - {verb for verb, _ in NAMED.findall(page)} == set()
+
+
+def test_the_start_page_leads_to_every_page() -> None:
+    start = (ROOT / "docs/index.md").read_text("utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages - set(re.findall(r"\(([a-z]+\.md)\)", start)) == set()
