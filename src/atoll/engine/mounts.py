@@ -20,7 +20,7 @@ import structlog
 
 from atoll.engine import record as rules
 from atoll.engine.lifecycle import Lifecycle
-from atoll.engine.link import Endpoint
+from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.steps import BUCKETS
 from atoll.engine.store import Store
 from atoll.errors import (
@@ -39,6 +39,7 @@ from atoll.storage.buckets import client, fuse, options, probe
 from atoll.storage.buckets.client import Place
 from atoll.storage.buckets.options import Credentials, Source
 from atoll.wire.mounts import BucketMount, BucketMounts, MountBucket
+from atoll.wire.sandbox import State
 
 if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
@@ -137,14 +138,14 @@ class Mounts:
             kept = next((row for row in await self._rows(box) if row.path == path), None)
             if kept is None:
                 raise MountNotFoundError(f"no bucket is mounted at {path}", context={"path": path})
-            if endpoint := await box.awake():
+            if endpoint := await _started(box):
                 await grafts.detach(await self._pid(endpoint), kept.name)
                 await client.stop(self._folder(endpoint, kept))
             await self._remove(kept)
 
     async def listing(self, box: "Sandbox") -> BucketMounts:
         """Return the mounts of *box*; nothing is woken."""
-        endpoint, found = await box.awake(), []
+        endpoint, found = await _started(box), []
         for kept in await self._rows(box):
             active = endpoint is not None and await self._active(endpoint, kept)
             found.append(self._told(kept, active=active))
@@ -189,7 +190,7 @@ class Mounts:
             await client.stop(self._folder(endpoint, kept), 0)
             await self._serve(box, endpoint, kept)
             self._problems.pop(kept.id, None)
-        except (SandboxError, OSError) as error:
+        except (SandboxError, LinkError, OSError) as error:
             self._problems[kept.id] = str(error)
             log.warning("not mounted", sandbox=box.id, path=kept.path, reason=str(error))
 
@@ -294,6 +295,12 @@ class Mounts:
     async def _remove(self, kept: Kept) -> None:
         self._problems.pop(kept.id, None)
         await self._store.execute("DELETE FROM mounts WHERE id = ?", (kept.id,))
+
+
+async def _started(box: "Sandbox") -> Endpoint | None:
+    """Return where a sandbox is that is awake or frozen; to its mounts that is the same."""
+    endpoint = await box.awake()
+    return box.endpoint if endpoint is None and box.is_in(State.FROZEN) else endpoint
 
 
 def resolved(wanted: MountBucket, settings: StorageSettings) -> tuple[Source, Credentials]:

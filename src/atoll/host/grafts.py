@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from atoll.errors import (
     BucketMountError,
     BucketUnmountError,
+    ContainerNotReadyError,
     InvalidMountConfigError,
     SecurityError,
     from_os_error,
@@ -28,8 +29,15 @@ DETACH_TIMEOUT = 10.0
 
 
 def mounts_of(pid: int) -> list[MountEntry]:
-    """Return the mounts that process *pid* sees, at the paths it sees them at."""
-    return parse_mountinfo(Path(f"/proc/{pid}/mountinfo").read_bytes())
+    """Return the mounts that process *pid* sees, at the paths it sees them at.
+
+    Raises:
+        ContainerNotReadyError: there is no such process any more; so do all others here.
+    """
+    try:
+        return parse_mountinfo(Path(f"/proc/{pid}/mountinfo").read_bytes())
+    except OSError as error:
+        raise _ended() from error
 
 
 def refuse_covered(path: str, mounts: Sequence[MountEntry]) -> None:
@@ -155,7 +163,10 @@ async def _run(timeout: float, descriptors: Sequence[int], *arguments: object) -
 
 @contextmanager
 def _root(pid: int) -> Iterator[int]:
-    fd = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fd = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _ended() from error
     try:
         yield fd
     finally:
@@ -163,7 +174,14 @@ def _root(pid: int) -> Iterator[int]:
 
 
 def _namespace(pid: int) -> int:
-    return os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _ended() from error
+
+
+def _ended() -> ContainerNotReadyError:
+    return ContainerNotReadyError("the sandbox has ended", retry_after=0.1)
 
 
 def _opened(root: int, path: str) -> int | None:

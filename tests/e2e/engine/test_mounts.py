@@ -186,6 +186,7 @@ def test_a_prefix_shows_what_is_below_it(
         assert bucket.get_object(Bucket=BUCKET, Key="a/b/new")["Body"].read() == b"z\n"
 
 
+@pytest.mark.slow
 def test_a_thousand_objects_and_two_sandboxes_on_one_bucket(
     engine: EngineProcess, server: Server, bucket: Any
 ) -> None:
@@ -236,6 +237,21 @@ def test_an_isolated_session_sees_it_and_its_end(
         assert client.post(BOX + "/exec", json=look).json()["stdout"] == "x"
         assert unmount(client).is_success
         assert client.post(BOX + "/exec", json=look).json()["stdout"] == ""
+
+
+def test_a_frozen_sandbox_keeps_it_and_can_lose_it(
+    host: Host, engine: EngineProcess, server: Server, bucket: Any
+) -> None:
+    with engine.client() as client:
+        client.put(BOX, json={"sleepMode": "freeze"})
+        assert mount(client, server).is_success
+        assert mount(client, server, "/workspace/other").is_success
+        assert client.post(BOX + "/sleep").json()["state"] == "frozen"
+        assert all(one["active"] for one in client.get(BOX + "/mounts").json()["mounts"])
+        assert unmount(client).is_success
+        assert client.get(BOX).json()["state"] == "frozen"
+        assert len(clients_of(host)) == 1
+        assert sh(client, f"ls -A {AT}; echo x > /workspace/other/f; cat /workspace/other/f") == "x"
 
 
 def test_it_comes_back_with_the_sandbox_and_ends_with_it(
@@ -295,7 +311,14 @@ def test_a_client_that_died_is_replaced(host: Host, server: Server, bucket: Any)
         eventually(lambda: sh(client, f"cat {AT}/f") == "x", 40)
 
 
-@pytest.mark.parametrize("point", ["mount.recorded", "mount.served", "mount.attached"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("mount.recorded", marks=pytest.mark.slow),
+        "mount.served",
+        pytest.param("mount.attached", marks=pytest.mark.slow),
+    ],
+)
 def test_an_engine_that_dies_meanwhile_leaves_a_mount_that_is_made(
     host: Host, server: Server, bucket: Any, point: str
 ) -> None:
@@ -339,6 +362,7 @@ grep -rlsFaf /tmp/wanted / --exclude-dir=sys --exclude-dir=proc | sort
 """
 
 
+@pytest.mark.slow
 def test_a_wake_does_not_wait_long_for_a_dead_endpoint(host: Host, bucket: Any) -> None:
     with serving() as server, started(host, server).client() as client:
         assert mount(client, server).is_success

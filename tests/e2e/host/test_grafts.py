@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from atoll.errors import BucketUnmountError, InvalidMountConfigError, SecurityError
+from atoll.errors import (
+    BucketUnmountError,
+    ContainerNotReadyError,
+    InvalidMountConfigError,
+    SecurityError,
+)
 from atoll.host import grafts, linux
 
 pytestmark = pytest.mark.e2e
@@ -72,3 +77,9 @@ async def test_links_and_what_is_there_are_refused(pid: int, mount: int, tmp_pat
             await grafts.attach(pid, str(tmp_path / path), mount, 20)
     grafts.check(pid, str(tmp_path / "missing/too"))
     assert not [m for m in grafts.mounts_of(pid) if m.source == NAME]
+
+
+async def test_a_process_that_is_gone_is_a_sandbox_that_has_ended(mount: int) -> None:
+    for call in (grafts.attach(1 << 22, "/tmp", mount, 5), grafts.detach(1 << 22, NAME)):
+        with pytest.raises(ContainerNotReadyError):
+            await call

@@ -39,7 +39,7 @@ class Mounts(Target):
         The credentials stay outside the sandbox, whatever is asked for.
 
         Args:
-            bucket: its name.
+            bucket: its name; with neither endpoint nor provider that of a binding.
             path: where, absolute.
             binding: instead of a bucket and endpoint: the name of one in the engine's settings.
             endpoint: an ``https://host`` without a path; None: what the provider or the
@@ -58,6 +58,8 @@ class Mounts(Target):
             SecurityError: a link is on the way to the path.
             BucketMountError: the bucket cannot be read; the message is its server's.
         """
+        if bucket is not None and binding is None and endpoint is None and provider is None:
+            bucket, binding = None, bucket
         environment = {} if binding else _io.environment()
         request = MountBucket(
             path=path,

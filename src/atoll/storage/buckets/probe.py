@@ -74,7 +74,7 @@ async def ask(source: Source, credentials: Credentials, connect: Connect) -> Non
     try:
         async with asyncio.timeout(TIMEOUT):
             answer = await _exchanged(source, request, connect)
-    except (OSError, ssl.SSLError, asyncio.IncompleteReadError) as error:
+    except (OSError, UnicodeError) as error:
         reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
         raise _failed(
             source, "unreachable", f"{source.endpoint} cannot be reached: {reason}"
