@@ -40,9 +40,29 @@ def bucket(server: Server) -> Any:
     return client
 
 
+@pytest.fixture(scope="module")
+def shared(server: Server) -> Iterator[tuple[Host, EngineProcess]]:
+    """A host whose engine lives through all tests that need no end of it."""
+    if os.geteuid():
+        pytest.skip("needs root")
+    found = Host()
+    yield found, started(found, server)
+    found.close()
+
+
 @pytest.fixture
-def engine(host: Host, server: Server) -> EngineProcess:
-    return started(host, server)
+def engine(shared: tuple[Host, EngineProcess]) -> Iterator[EngineProcess]:
+    """The shared engine; its sandboxes go with the test."""
+    yield shared[1]
+    with shared[1].client() as client:
+        for info in client.get(SANDBOXES).json()["sandboxes"]:
+            client.delete(f"{SANDBOXES}/{info['id']}")
+
+
+@pytest.fixture
+def node(shared: tuple[Host, EngineProcess], engine: EngineProcess) -> Host:
+    """The host of the shared engine."""
+    return shared[0]
 
 
 def started(host: Host, server: Server) -> EngineProcess:
@@ -96,7 +116,7 @@ def test_files_are_objects_both_ways(engine: EngineProcess, server: Server, buck
 
 
 def test_a_wrong_request_changes_nothing(
-    host: Host, engine: EngineProcess, server: Server, bucket: Any
+    node: Host, engine: EngineProcess, server: Server, bucket: Any
 ) -> None:
     key = {"accessKeyId": server.key, "secretAccessKey": "wrong"}
     unknown = {"accessKeyId": "AKIAUNKNOWN", "secretAccessKey": server.secret}
@@ -131,7 +151,7 @@ def test_a_wrong_request_changes_nothing(
             assert server.secret not in answer.text
         assert client.get(BOX + "/mounts").json()["mounts"] == []
         assert sh(client, "ls -A /workspace; grep -c fuse /proc/mounts") == "full\nlink\n0"
-    assert clients_of(host) == []
+    assert clients_of(node) == []
 
 
 def test_a_mount_is_not_covered_and_not_taken_from_its_users(
@@ -240,7 +260,7 @@ def test_an_isolated_session_sees_it_and_its_end(
 
 
 def test_a_frozen_sandbox_keeps_it_and_can_lose_it(
-    host: Host, engine: EngineProcess, server: Server, bucket: Any
+    node: Host, engine: EngineProcess, server: Server, bucket: Any
 ) -> None:
     with engine.client() as client:
         client.put(BOX, json={"sleepMode": "freeze"})
@@ -250,26 +270,26 @@ def test_a_frozen_sandbox_keeps_it_and_can_lose_it(
         assert all(one["active"] for one in client.get(BOX + "/mounts").json()["mounts"])
         assert unmount(client).is_success
         assert client.get(BOX).json()["state"] == "frozen"
-        assert len(clients_of(host)) == 1
+        assert len(clients_of(node)) == 1
         assert sh(client, f"ls -A {AT}; echo x > /workspace/other/f; cat /workspace/other/f") == "x"
 
 
 def test_it_comes_back_with_the_sandbox_and_ends_with_it(
-    host: Host, engine: EngineProcess, server: Server, bucket: Any
+    node: Host, engine: EngineProcess, server: Server, bucket: Any
 ) -> None:
     with engine.client() as client:
         assert mount(client, server).is_success
         sh(client, f"echo 1 > {AT}/f")
         assert client.post(BOX + "/stop").is_success
-        assert clients_of(host) == []
+        assert clients_of(node) == []
         (asleep,) = client.get(BOX + "/mounts").json()["mounts"]
         assert not asleep["active"]
         assert sh(client, f"cat {AT}/f") == "1"
         client.delete(BOX)
-        assert clients_of(host) == []
+        assert clients_of(node) == []
         assert client.get(BOX + "/mounts").json()["mounts"] == []
         assert sh(client, f"ls -A {AT}") == f"ls: cannot access '{AT}': No such file or directory"
-    assert processes_of(host) == []
+    assert processes_of(node) == []
 
 
 def processes_of(host: Host) -> list[str]:
@@ -281,9 +301,8 @@ def processes_of(host: Host) -> list[str]:
     ]
 
 
-def test_another_engine_finds_it_served(
-    host: Host, engine: EngineProcess, server: Server, bucket: Any
-) -> None:
+def test_another_engine_finds_it_served(host: Host, server: Server, bucket: Any) -> None:
+    engine = started(host, server)
     with engine.client() as client:
         assert mount(client, server).is_success
         reader = f"exec 3>{AT}/open; echo a >&3; while [ ! -e /tmp/end ]; do sleep 0.05; done; echo b >&3"
@@ -378,7 +397,7 @@ def test_a_wake_does_not_wait_long_for_a_dead_endpoint(host: Host, bucket: Any) 
 
 
 def test_the_credentials_are_nowhere_inside_nor_in_any_argv(
-    host: Host, engine: EngineProcess, server: Server, bucket: Any
+    node: Host, engine: EngineProcess, server: Server, bucket: Any
 ) -> None:
     """Probe 16, with the key of a bucket as the canary."""
     with engine.client() as client:
@@ -391,7 +410,7 @@ def test_the_credentials_are_nowhere_inside_nor_in_any_argv(
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert server.secret not in listed.stdout
     assert server.secret not in engine.log
-    for path in (host.state_dir / "run").rglob("*"):
+    for path in (node.state_dir / "run").rglob("*"):
         if path.is_file():
             assert server.secret.encode() not in path.read_bytes(), path
-    assert (host.state_dir / "atoll.db").stat().st_mode & 0o077 == 0
+    assert (node.state_dir / "atoll.db").stat().st_mode & 0o077 == 0
