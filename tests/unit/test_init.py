@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from importlib import resources
 
 import pytest
 
@@ -17,6 +18,10 @@ def test_every_public_name_can_be_loaded() -> None:
     for module in (atoll, atoll.sync):
         assert not [name for name in module.__all__ if getattr(module, name) is None]
         assert set(module.__all__) <= set(dir(module))
+
+
+def test_type_checkers_of_users_are_told_that_there_are_types() -> None:
+    assert resources.files(atoll).joinpath("py.typed").is_file()
 
 
 def test_both_forms_have_the_same_names() -> None:
