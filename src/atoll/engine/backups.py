@@ -18,6 +18,7 @@ import structlog
 
 from atoll.engine import archives
 from atoll.engine import record as rules
+from atoll.engine.faults import Faults
 from atoll.engine.link import Link, LinkError, SilenceError
 from atoll.engine.shelf import Shelf
 from atoll.engine.store import Store
@@ -82,11 +83,13 @@ class Backups:
     Args:
         store: an open store.
         vault: where archives are.
+        faults: where a test has the engine die.
     """
 
-    def __init__(self, store: Store, vault: Vault) -> None:
+    def __init__(self, store: Store, vault: Vault, faults: Faults) -> None:
         self.shelf = Shelf(store, "backups", DirectoryBackup)
         self._vault = vault
+        self._faults = faults
         self._making: set[str] = set()  # no row tells of these yet
 
     async def create(self, box: "Sandbox", wanted: CreateBackup) -> DirectoryBackup:
@@ -113,7 +116,9 @@ class Backups:
         try:
             async with _opened(box, header, BackupCreateFailedError) as link:
                 made = await self._written(id, box, wanted, link)
+            self._faults.at("backup.written")
             await self.shelf.add(box.namespace, id, box.id, made.expires_at, made)
+            self._faults.at("backup.recorded")
         except BaseException:
             await self._vault.delete(id)
             raise
@@ -172,8 +177,10 @@ class Backups:
                 with _hung_up():
                     async for piece in source.decompressed(backup.compression):
                         await link.send_piece(piece, SILENCE)
+                        self._faults.at("unpack.sending")
                     _compare(backup, source.hex())
                     await link.send(Kind.END, b"{}")
+                    self._faults.at("unpack.sent")
                 reply = await link.reply(timeout=None, silence=SILENCE)
         done = _decoded(reply, UploadResult)
         return Restored(id=backup.id, dir=target, files=done.files, size=done.size)
@@ -235,6 +242,7 @@ class Backups:
 
     async def _remove(self, id: str) -> None:
         await self.shelf.delete(id)
+        self._faults.at("backup.forgotten")
         await self._vault.delete(id)
 
 

@@ -113,7 +113,7 @@ class Engine:
         self._vault = Vault(
             settings.storage.state_dir / "backups", settings.storage.reserve_mb * 1_000_000
         )
-        self.backups = Backups(store, self._vault)
+        self.backups = Backups(store, self._vault, lifecycle.faults)
         self.disk = Disk(self._shared, self.snapshots, self.backups)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
         tidying = (self.snapshots.tidy, self.backups.tidy, self.mounts.tend)

@@ -40,7 +40,12 @@ POINTS: Final = (
 
 
 KEPT: Final = (
-    *_named("snapshot", ("kept", "held", "recorded", "forgotten")),
+    *_named("snapshot", ("frozen", "kept", "held", "recorded", "forgotten")),
+    *_named("copy", ("made",)),
+    *_named("fork", ("recorded",)),
+    *_named("restore", ("stopped", "recorded")),
+    *_named("backup", ("written", "recorded", "forgotten")),
+    *_named("unpack", ("sending", "sent")),
     *_named("import", ("unpacked", "kept")),
     *_named("volume", ("made", "recorded", "forgotten")),
     *_named("mount", ("recorded", "served", "attached")),

@@ -99,6 +99,7 @@ class Forks:
             raise
         finally:
             self._shared.lifecycle.building.discard(layer_id)
+        self._shared.faults.at("fork.recorded")
 
     async def restore(self, box: "Sandbox", snapshot: str) -> Record:
         """Stop *box* and give it the files of a snapshot of its namespace; it wakes on the next call.
@@ -119,6 +120,7 @@ class Forks:
         try:
             if box.entry.existing.live:
                 await ending.stop(box, RESTORED)
+            self._shared.faults.at("restore.stopped")
             before = box.entry.existing
             await box.entry.save(
                 state=State.STOPPED,
@@ -133,6 +135,7 @@ class Forks:
             raise
         finally:
             self._shared.lifecycle.building.discard(layer_id)
+        self._shared.faults.at("restore.recorded")
         await self._shared.processes.forget(before.key, before.layer_id)
         await self._shared.lifecycle.forget_files(before)
 
@@ -145,6 +148,7 @@ class Forks:
             state_dir = self._shared.settings.storage.state_dir
             await life.parts.images.hold(force.digest, layer_id, state_dir)
             await life.parts.layers.snapshots.clone(files, layer_id, force.limits.disk)
+            life.faults.at("copy.made")
         except BaseException:
             life.building.discard(layer_id)
             await life.parts.images.release(force.digest, layer_id)

@@ -153,6 +153,7 @@ class Snapshots:
             try:
                 if endpoint:
                     await endpoint.runtime.pause(endpoint.host_ref)
+                    self._shared.faults.at("snapshot.frozen")
                 await self._kept.take(record.layer_id, id)
             except TimeoutError as error:
                 raise SnapshotFailedError(

@@ -1,5 +1,7 @@
 import os
+import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,13 @@ def test_the_points_name_every_step_of_a_start_and_every_undo() -> None:
     undone = {f"remove.{step.name}" for step in steps.STEPS if step.remove}
     assert undone == {point for point in POINTS if point.startswith("remove.")}
     assert len({*POINTS, *KEPT}) == len(POINTS) + len(KEPT)
+
+
+def test_every_point_of_what_is_kept_is_passed_somewhere() -> None:
+    """A campaign against a point that nothing passes would test nothing."""
+    sources = [path.read_text() for path in Path(faults.__file__).parent.glob("*.py")]
+    passed = {name for text in sources for name in re.findall(r'\.at\("([a-z_.]+)"\)', text)}
+    assert set(KEPT) <= passed
 
 
 def test_nothing_happens_unless_a_point_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,84 @@
+"""Volumes and the life of engines: mounts run on, and end with their sandbox."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from e2e.hosts import Host, run
+
+pytestmark = pytest.mark.e2e
+
+NAMESPACE = "/v2/namespaces/N"
+BOX, OTHER = NAMESPACE + "/sandboxes/box", NAMESPACE + "/sandboxes/other"
+VOLUME = NAMESPACE + "/volumes/v"
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    if os.geteuid():
+        pytest.skip("needs root")
+    found = Host()
+    yield found
+    found.close()
+
+
+def ask(client: httpx2.Client, method: str, path: str, **body: Any) -> Any:
+    answer = client.request(method, path, **body)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def mounts(host: Host) -> list[str]:
+    """Targets of volumes that are mounted in roots of this host's sandboxes."""
+    table = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line.split()[4] for line in table if "/vol-" in line.split()[3]]
+
+
+def test_a_killed_engine_leaves_volumes_mounted_and_the_next_one_knows_it(host: Host) -> None:
+    before = mounts(host)
+    first = host.start()
+    with first.client() as client:
+        ask(client, "POST", NAMESPACE + "/volumes", json={"name": "v", "size": 20_000_000})
+        for box in (BOX, OTHER):
+            ask(client, "PUT", box, json={"volumes": {"/data": "v"}})
+        assert run(client, BOX, "sh", "-c", "echo 1 > /data/f")["exitCode"] == 0
+    first.end(signal.SIGKILL)
+    assert len(mounts(host)) == len(before) + 1
+
+    second = host.start()
+    with second.client() as client:
+        assert run(client, BOX, "sh", "-c", "echo 2 >> /data/f; cat /data/f")["stdout"] == "1\n2\n"
+        assert ask(client, "GET", VOLUME)["sandboxes"] == ["box"]
+        refused = client.post(OTHER + "/exec", json={"command": ["true"]})
+        assert (refused.status_code, refused.json()["code"]) == (409, "VOLUME_IN_USE")
+        assert client.delete(VOLUME).json()["code"] == "VOLUME_IN_USE"
+        ask(client, "DELETE", BOX)
+        assert mounts(host) == before
+        assert run(client, OTHER, "cat", "/data/f")["stdout"] == "1\n2\n"
+        ask(client, "DELETE", OTHER)
+        ask(client, "DELETE", VOLUME)
+    assert mounts(host) == before
+    assert host.layers() == []
+
+
+def test_a_start_that_dies_with_its_volumes_mounted_leaves_nothing(host: Host) -> None:
+    before = mounts(host)
+    engine = host.start(ATOLL_FAULTS_POINT="start.volumes")
+    with engine.client() as client:
+        ask(client, "POST", NAMESPACE + "/volumes", json={"name": "v", "size": 20_000_000})
+        ask(client, "PUT", BOX, json={"volumes": {"/data": "v"}})
+        with pytest.raises(httpx2.TransportError):
+            run(client, BOX, "true")
+    assert engine.wait() == -signal.SIGKILL
+    assert len(mounts(host)) == len(before) + 1
+    with host.start().client() as client:
+        assert mounts(host) == before
+        assert ask(client, "GET", VOLUME)["sandboxes"] == []
+        assert run(client, BOX, "touch", "/data/f")["exitCode"] == 0
+        ask(client, "DELETE", BOX)
+        ask(client, "DELETE", VOLUME)

@@ -1,0 +1,163 @@
+"""The engine dies at each step of a snapshot, fork, restore, backup, import or volume.
+
+Afterwards there is the old or the new, never half of one, and nothing that nobody owns.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx2
+import pytest
+
+from atoll.engine.faults import KEPT
+from e2e.hosts import Host
+from integration.server.engines import EngineProcess
+
+pytestmark = [
+    pytest.mark.e2e,
+    # The HTTP library leaves the socket of a connection that is refused to the collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NAMESPACE = "/v2/namespaces/N"
+BOX = NAMESPACE + "/sandboxes/box"
+POINTS = [point for point in KEPT if not point.startswith("mount.")]
+SOME = ["snapshot.frozen", "fork.recorded", "restore.recorded",
+        "backup.written", "unpack.sending", "import.kept", "volume.made"]  # fmt: skip
+
+
+Call = tuple[str, str, dict[str, Any]]
+
+
+class Kept:
+    """A sandbox whose file says "then" in a snapshot and a backup, and "now" in itself."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        engine = host.start()
+        with engine.client() as client:
+            write(client, "then")
+            self.snapshot = ask(client, "POST", BOX + "/snapshots", json={})["id"]
+            self.backup = ask(client, "POST", BOX + "/backups", json={"dir": "/workspace"})["id"]
+            self.file = client.get(f"{NAMESPACE}/snapshots/{self.snapshot}/export").content
+            write(client, "now")
+        self.engine = engine
+
+    def die(self, point: str) -> None:
+        """Have the engine die at *point* of the call that passes it."""
+        what, step = point.split(".")
+        calls = self._removals(what) if step == "forgotten" else self._calls(what)
+        assert self.engine.end() == 0
+        self.engine = self.host.start(ATOLL_FAULTS_POINT=point)
+        with self.engine.client() as client:
+            for method, path, body in calls:
+                with suppress(httpx2.TransportError):
+                    assert client.request(method, path, **body).is_success
+        assert self.engine.wait() == -signal.SIGKILL, point
+        self.engine = self.host.start()
+
+    def _removals(self, what: str) -> list[Call]:
+        """Make one more of the kind, and return the call that deletes it."""
+        with self.engine.client() as client:
+            [(method, path, body)] = self._calls(what)
+            made = ask(client, method, path, **body)
+        return [("DELETE", f"{NAMESPACE}/{what}s/{made.get('id', 'v')}", {})]
+
+    def _calls(self, what: str) -> list[Call]:
+        made: dict[str, list[Call]] = {
+            "snapshot": [("POST", BOX + "/snapshots", {"json": {}})],
+            "copy": [("POST", BOX + "/fork", {"json": {"id": "fork"}})],
+            "fork": [("POST", BOX + "/fork", {"json": {"id": "fork"}})],
+            "restore": [("POST", BOX + "/restore", {"json": {"snapshot": self.snapshot}})],
+            "backup": [("POST", BOX + "/backups", {"json": {"dir": "/workspace"}})],
+            "unpack": [("POST", BOX + "/backups/restore", {"json": {"backup": self.backup}})],
+            "import": [("POST", NAMESPACE + "/snapshots", {"content": self.file})],
+            "volume": [("POST", NAMESPACE + "/volumes", {"json": {"name": "v"}})],
+        }
+        return made[what]
+
+    def check(self) -> None:
+        """Use all there is: each thing is whole, and there is no more on the disk."""
+        with self.engine.client() as client:
+            assert read(client, BOX) in {"then", "now"}
+            assert ask(client, "POST", "/v2/gc", json={})["items"] == []
+            for snapshot in ask(client, "GET", NAMESPACE + "/snapshots")["snapshots"]:
+                fork = {"id": "look", "fromSnapshot": snapshot["id"]}
+                assert ask(client, "POST", BOX + "/fork", json=fork)["forks"][0]["error"] is None
+                assert read(client, NAMESPACE + "/sandboxes/look") in {"then", "now"}
+                ask(client, "DELETE", NAMESPACE + "/sandboxes/look")
+            if client.get(NAMESPACE + "/sandboxes/fork").status_code == 200:
+                assert read(client, NAMESPACE + "/sandboxes/fork") in {"then", "now"}
+            for backup in ask(client, "GET", NAMESPACE + "/backups")["backups"]:
+                ask(client, "POST", BOX + "/backups/restore", json={"backup": backup["id"]})
+                assert read(client, BOX) in {"then", "now"}
+            for volume in ask(client, "GET", NAMESPACE + "/volumes")["volumes"]:
+                files = f"{NAMESPACE}/volumes/{volume['name']}/files"
+                ask(client, "PUT", files, params={"path": "f"}, content=b"whole")
+                assert client.get(files, params={"path": "f"}).content == b"whole"
+                ask(client, "DELETE", f"{NAMESPACE}/volumes/{volume['name']}")
+            boxes = ask(client, "GET", NAMESPACE + "/sandboxes")["sandboxes"]
+            assert len(self.host.layers()) >= len(boxes)
+
+
+def ask(client: httpx2.Client, method: str, path: str, **body: Any) -> Any:
+    answer = client.request(method, path, **body)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def write(client: httpx2.Client, text: str) -> None:
+    ask(client, "PUT", BOX + "/files", params={"path": "/workspace/f"}, content=text.encode())
+
+
+def read(client: httpx2.Client, box: str) -> str:
+    return client.get(box + "/files", params={"path": "/workspace/f"}).text
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    if os.geteuid():
+        pytest.skip("needs root")
+    host = Host()
+    yield Kept(host)
+    host.close()
+
+
+def fight(kept: Kept, points: list[str]) -> None:
+    for point in points:
+        try:
+            kept.die(point)
+            kept.check()
+        except BaseException as error:
+            error.add_note(f"point {point}")
+            raise
+
+
+def clean(kept: Kept) -> None:
+    """Nothing is stored any more when everything was deleted."""
+    engine: EngineProcess = kept.engine
+    with engine.client() as client:
+        for page, id in (("sandboxes", "id"), ("snapshots", "id"), ("backups", "id")):
+            for found in ask(client, "GET", f"{NAMESPACE}/{page}")[page]:
+                ask(client, "DELETE", f"{NAMESPACE}/{page}/{found[id]}")
+        assert ask(client, "POST", "/v2/gc", json={})["items"] == []
+    state = kept.host.state_dir
+    assert kept.host.layers() == []
+    assert [*(state / "backups").iterdir()] == []
+    assert [*(state / "layers" / ".snapshots").glob("*")] == []
+
+
+@pytest.mark.timeout(180)
+def test_after_some_deaths_there_is_the_old_or_the_new(kept: Kept) -> None:
+    fight(kept, SOME)
+    clean(kept)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_after_every_death_there_is_the_old_or_the_new(kept: Kept) -> None:
+    fight(kept, POINTS)
+    clean(kept)
