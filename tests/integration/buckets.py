@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -66,13 +66,16 @@ def _boto(service: str, endpoint: str, key: str, secret: str) -> Any:
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
-    """Run a server with one bucket, `BUCKET`, and one user."""
+def serving(address: str = "127.0.0.1", enter: Sequence[str] = ()) -> Iterator[Server]:
+    """Run a server with one bucket, `BUCKET`, and one user.
+
+    *address* is one of the network that a program started with *enter* before it is in.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    endpoint = f"http://127.0.0.1:{port}"
+    endpoint = f"http://{address}:{port}"
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [*enter, sys.executable, "-m", "moto.server", "-H", address, "-p", str(port)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": "1000000"},
     )  # fmt: skip
