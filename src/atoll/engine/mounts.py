@@ -309,7 +309,13 @@ def resolved(wanted: MountBucket, settings: StorageSettings) -> tuple[Source, Cr
     Raises:
         InvalidMountConfigError: a field is wrong.
         MissingCredentialsError: there are none.
+        NotSupportedByRuntimeError: a folder of the host is asked for.
     """
+    if wanted.local_bucket:
+        raise NotSupportedByRuntimeError(
+            "folders of development are not mounted in sandboxes",
+            suggestion="mount a bucket of an S3 server, or write the files with `write_file`",
+        )
     given = wanted.credentials
     keys = given and (given.access_key_id, given.secret_access_key)
     bucket, endpoint, provider = wanted.bucket, wanted.endpoint, wanted.provider

@@ -30,6 +30,7 @@ class MountBucket(Request, frozen=True, kw_only=True):
     prefix: str | None = None
     s3fs_options: list[str] = msgspec.field(default_factory=list, name="s3fsOptions")
     credential_proxy: bool = False  # credentials are outside in any case
+    local_bucket: bool = False  # refused: no folder of the host is mounted for a caller
 
 
 class UnmountBucket(Request, frozen=True, kw_only=True):

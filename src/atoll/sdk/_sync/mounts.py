@@ -33,6 +33,7 @@ class Mounts(Target):
         prefix: str | None = None,
         s3fs_options: Sequence[str] = (),
         credential_proxy: bool = False,
+        local_bucket: bool = False,
     ) -> BucketMount:
         """Mount a bucket at a folder, which is missing or empty. It comes back on every wake.
 
@@ -51,12 +52,14 @@ class Mounts(Target):
             prefix: show only what is below it.
             s3fs_options: of the client, ``"name"`` or ``"name=value"``; see docs/buckets.md.
             credential_proxy: accepted as in 0.12; it changes nothing.
+            local_bucket: refused; there are no folders of development in sandboxes.
 
         Raises:
             InvalidMountConfigError: a field is wrong, or something is at the path.
             MissingCredentialsError: there are none.
             SecurityError: a link is on the way to the path.
             BucketMountError: the bucket cannot be read; the message is its server's.
+            NotSupportedByRuntimeError: no client here can do it, or the runtime has no mounts.
         """
         if bucket is not None and binding is None and endpoint is None and provider is None:
             bucket, binding = None, bucket
@@ -72,6 +75,7 @@ class Mounts(Target):
             prefix=prefix,
             s3fs_options=list(s3fs_options),
             credential_proxy=credential_proxy,
+            local_bucket=local_bucket,
         )
         return self._call(ops.MOUNT_BUCKET, request, timeout=_PATIENCE)
 
