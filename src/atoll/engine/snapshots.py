@@ -7,6 +7,7 @@ there.
 """
 
 import asyncio
+import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ from atoll.errors import (
     ValidationFailedError,
 )
 from atoll.storage import diff, patch
+from atoll.wire import names
 from atoll.wire.sandbox import SandboxOptions, State
 from atoll.wire.snapshots import (
     Change,
@@ -325,4 +327,4 @@ def told(found: Iterable[diff.Change]) -> Diff:
 
 
 def _text(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return names.to_text(os.fsencode(path))

@@ -6,6 +6,7 @@ without a row, which the reaper removes.
 """
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ from atoll.errors import FileExistsError, ValidationFailedError, VolumeNotFoundE
 from atoll.settings import MB
 from atoll.storage import volume_files
 from atoll.storage.volume_files import Draft, Entry
-from atoll.wire import ids
+from atoll.wire import ids, names
 from atoll.wire.volumes import (
     CreateVolume,
     ListVolumeFiles,
@@ -151,23 +152,24 @@ class Volumes:
 
     async def opened(self, namespace: str, name: str, path: str) -> tuple[BinaryIO, VolumeFile]:
         """Open a file of a volume; raise as `get` and `volume_files.opened`."""
-        path, layer = volume_files.clean(path), await self._folder(namespace, name)
+        path, layer = _path(path), await self._folder(namespace, name)
         file, found = await asyncio.to_thread(volume_files.opened, layer, path)
         return file, _file(path, Entry(path, "file", found, None))
 
     async def files(self, namespace: str, name: str, wanted: ListVolumeFiles) -> VolumeFileList:
         """Return one page of a folder; raise as `get` and `volume_files.entries`."""
-        path, layer = volume_files.clean(wanted.path), await self._folder(namespace, name)
+        path, layer = _path(wanted.path), await self._folder(namespace, name)
+        after = os.fsdecode(names.to_bytes(wanted.cursor or ""))
         found, cursor = await asyncio.to_thread(
-            volume_files.entries, layer, path, wanted.cursor or "", wanted.limit
+            volume_files.entries, layer, path, after, wanted.limit
         )
         files = [_file("/".join(filter(None, (path, each.name))), each) for each in found]
-        return VolumeFileList(files=files, cursor=cursor)
+        return VolumeFileList(files=files, cursor=cursor and _text(cursor))
 
     @asynccontextmanager
     async def writing(self, namespace: str, name: str, path: str) -> "AsyncIterator[Writing]":
         """Write a file; without `Writing.end` nothing is changed. Raise as `get`."""
-        path, layer = volume_files.clean(path), await self._folder(namespace, name)
+        path, layer = _path(path), await self._folder(namespace, name)
         async with self._changing:  # of drafts no earlier engine made, none is swept
             if layer.name not in self._swept:
                 await asyncio.to_thread(volume_files.sweep, layer)
@@ -259,4 +261,8 @@ def _file(path: str, entry: Entry) -> VolumeFile:
 
 
 def _text(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return names.to_text(os.fsencode(name))
+
+
+def _path(text: str) -> str:
+    return volume_files.clean(os.fsdecode(names.to_bytes(text)))

@@ -73,7 +73,7 @@ class ListVolumeFiles(Request, frozen=True, kw_only=True):
 class VolumeFile(Result, frozen=True, kw_only=True):
     """A file or folder in a volume. `path` is from the volume's top; size in bytes.
 
-    `type` is file, directory, symlink or other. A byte of a name that is not UTF-8 is told as U+FFFD.
+    `type` is file, directory, symlink or other. For names that are not UTF-8 see `wire.files`.
     """
 
     path: str

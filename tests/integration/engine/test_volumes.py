@@ -1,4 +1,6 @@
+import os
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,23 @@ async def test_files_come_and_go_without_a_sandbox(engine: Engine) -> None:
     assert (told.path, told.size) == ("d/f", 7)
     listed = await engine.volumes.files("N", "v", ListVolumeFiles(path="/d"))
     assert [(f.path, f.type, f.size) for f in listed] == [("d/f", "file", 7)]
+
+
+async def test_names_that_are_no_text_come_back_as_they_were_told(
+    engine: Engine, world: World
+) -> None:
+    await engine.volumes.create("N", CreateVolume(name="v"))
+    async with engine.volumes.writing("N", "v", "a") as writing:
+        await writing.end()
+    (layer,) = world.state_dir.glob("layers/vol-*")
+    Path(os.fsdecode(os.fsencode(layer) + b"/upper/\xff\xe4")).write_text("latin")
+    first = await engine.volumes.files("N", "v", ListVolumeFiles(limit=1))
+    second = await engine.volumes.files("N", "v", ListVolumeFiles(cursor=first.cursor))
+    (told,) = second.files
+    assert told.path == "\uefff\uefe4"
+    file, _ = await engine.volumes.opened("N", "v", told.path)
+    with file:
+        assert file.read() == b"latin"
 
 
 async def test_a_write_that_breaks_off_changes_nothing(engine: Engine, world: World) -> None:
