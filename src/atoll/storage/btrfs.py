@@ -156,8 +156,15 @@ class Sysfs:
 
     def used(self, group: int) -> int:
         """Return the bytes the quota group refers to, with those not committed yet."""
+        return self._number(group, "referenced") + self._number(group, "rsv_data")
+
+    def limit(self, group: int) -> int:
+        """Return how many bytes the quota group may refer to."""
+        return self._number(group, "max_referenced")
+
+    def _number(self, group: int, name: str) -> int:
         folder = self.folder / "qgroups" / f"{group >> 48}_{group & (1 << 48) - 1}"
-        return sum(int((folder / name).read_text()) for name in ("referenced", "rsv_data"))
+        return int((folder / name).read_text())
 
     def subvolume_groups(self) -> list[int]:
         """Return the ids of all subvolumes' groups, also of deleted subvolumes."""

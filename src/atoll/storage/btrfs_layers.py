@@ -15,6 +15,10 @@ UNFINISHED = ".new-"
 SNAPSHOTS = ".snapshots"
 """Where `btrfs_snapshots` has its subvolumes, among those of the layers."""
 
+SPARE = 16 << 20
+"""Bytes over its limit that a full layer may take while it is mounted: the kernel reserves for the
+worst case, and what it uses is less than one."""
+
 _MOUNT_FLAGS = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOATIME
 
 
@@ -210,6 +214,21 @@ class BtrfsLayers:
     def used(self, path: Path) -> int:
         """Return the bytes the subvolume at *path* refers to."""
         return self._sysfs().used(btrfs.subvolume_id(path))
+
+    @contextmanager
+    def spare(self, layer_id: str) -> Iterator[None]:
+        """Let a full layer have a little more than its limit meanwhile; the next `create` sets it."""
+        group = btrfs.subvolume_id(self.folder / layer_id)
+        limit = self._sysfs().limit(group)
+        if self._sysfs().used(group) + SPARE < limit:
+            yield
+            return
+        with self.opened() as fd:
+            btrfs.limit_group(fd, group, limit + SPARE)
+            try:
+                yield
+            finally:
+                btrfs.limit_group(fd, group, limit)
 
     def _sweep_drafts(self, fd: int) -> None:
         """Remove what an engine that was killed had not finished."""

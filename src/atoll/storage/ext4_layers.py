@@ -4,7 +4,7 @@ The file is sparse and keeps its journal; it is mounted by loop while a sandbox 
 """
 
 import os
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from atoll.errors import NoSpaceError
@@ -91,6 +91,11 @@ class Ext4Layers:
 
     def refresh_limit(self, reserve: int) -> None:
         """Do nothing: a full disk harms only the sandbox that writes to it."""
+
+    def spare(self, layer_id: str) -> AbstractContextManager[None]:
+        """Do nothing: a full file system has what it needs to be mounted."""
+        del layer_id
+        return nullcontext()
 
     def file(self, layer_id: str) -> Path:
         """Return where the layer's file system is."""

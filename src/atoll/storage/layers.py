@@ -9,7 +9,7 @@ adopted by the next one. Limits count what a layer refers to, so a fork counts i
 import asyncio
 import errno
 import os
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -123,6 +123,10 @@ class LayerStore:
             raise from_os_error(OSError(errno.ENOENT, "no such layer"), layer_id)
         async with self._mounted:
             return await self._layers.attach(layer_id)
+
+    def spare(self, layer_id: str) -> AbstractContextManager[None]:
+        """Give a full layer what a mount of it takes, for as long as that is. Blocking."""
+        return self._layers.spare(layer_id)
 
     async def exists(self, layer_id: str) -> bool:
         """Tell whether the layer is there; wait while the store is opened again.

@@ -166,7 +166,9 @@ class RootfsStore:
             root.parent.mkdir(mode=0o710)
             os.chown(root.parent, 0, label.id_base)
             root.mkdir(mode=0o700)
-            _mount_overlay(root, lowers, layer, userns, label)
+            # Overlay makes a directory; where it cannot, it mounts read-only and says nothing.
+            with self._layers.spare(label.layer_id):
+                _mount_overlay(root, lowers, layer, userns, label)
         except OSError as error:
             raise _typed(error, root) from error
 

@@ -64,17 +64,45 @@ async def test_a_directory_of_the_image_can_be_renamed(root: Path) -> None:
 
 
 async def test_the_limit_holds_through_the_root(root: Path) -> None:
-    def fill() -> int:
-        with (root / "big").open("wb", buffering=0) as file:
-            written = 0
-            try:
-                while written < 2 * SIZE:
-                    written += file.write(b"x" * MB)
-            except OSError:
-                os.fsync(file.fileno())
-        return written
+    assert SIZE // 2 < as_id(ID_BASE, lambda: fill(root)) <= SIZE
 
-    assert SIZE // 2 < as_id(ID_BASE, fill) <= SIZE
+
+def fill(root: Path) -> int:
+    with (root / "big").open("wb", buffering=0) as file:
+        written = 0
+        try:
+            while written < 2 * SIZE:
+                written += file.write(b"x" * MB)
+        except OSError:
+            os.fsync(file.fileno())
+    return written
+
+
+def fill_with_folders(root: Path) -> None:
+    """Take the space that small things need, too."""
+    with suppress(OSError):
+        for number in range(20_000):
+            (root / f"d{number}").mkdir()
+
+
+async def test_a_full_layer_can_be_freed_after_it_was_mounted_again(
+    layers: LayerStore, roots: RootfsStore, root: Path, image: Image
+) -> None:
+    """Overlay mounts read-only where it can make nothing: nobody could delete anything any more."""
+
+    def full() -> None:
+        fill(root)
+        fill_with_folders(root)
+
+    as_id(ID_BASE, full)
+    await roots.unmount("ref")
+    await layers.create("layer", SIZE)
+    again = await roots.mount("next", image, "layer", ID_BASE, ID_COUNT)
+    assert not os.statvfs(again).f_flag & os.ST_RDONLY
+    with pytest.raises(OSError, match=r"quota|space"):
+        as_id(ID_BASE, lambda: (again / "more").write_bytes(os.urandom(20 * MB)))
+    as_id(ID_BASE, (again / "big").unlink)
+    assert as_id(ID_BASE, lambda: (again / "file").write_text("freed")) == 5
 
 
 async def test_what_one_sandbox_writes_is_in_no_other(
