@@ -12,6 +12,11 @@ import errno
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+MAX_MESSAGE = 2_048
+MAX_FACT = 4_096
+"""Characters of a message, and of a text in `context`, on the wire: callers choose what is in them,
+and an answer that is too long for its reader would be no answer."""
+
 _REGISTRY: dict[str, type["SandboxError"]] = {}
 
 
@@ -74,8 +79,11 @@ class SandboxError(Exception):
         """Return the envelope without ``timestamp``, which belongs to the answer, not the error."""
         wire: dict[str, Any] = {
             "code": self.wire_code,
-            "message": self.message,
-            "context": self.context,
+            "message": _cut(self.message, MAX_MESSAGE),
+            "context": {
+                name: _cut(fact, MAX_FACT) if isinstance(fact, str) else fact
+                for name, fact in self.context.items()
+            },
             "httpStatus": self.wire_status,
             "suggestion": self.suggestion,
             "requestId": self.request_id,
@@ -83,6 +91,10 @@ class SandboxError(Exception):
         if self.retry_after is not None:
             wire["retryAfter"] = self.retry_after
         return wire
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def from_wire(body: Any, status: int = 500) -> SandboxError:

@@ -58,6 +58,13 @@ def test_a_malformed_envelope_is_still_an_error(body: object) -> None:
     assert isinstance(errors.from_wire(body, 502), errors.SandboxError)
 
 
+def test_texts_that_callers_chose_never_make_an_answer_too_long() -> None:
+    wire = errors.SandboxError("m" * 10**6, context={"path": "p" * 10**6, "port": 1}).to_wire()
+    assert (len(wire["message"]), len(wire["context"]["path"])) == (2_048, 4_096)
+    assert wire["context"]["port"] == 1
+    assert wire["message"].endswith("m…")
+
+
 def test_a_message_is_there_even_when_none_is_given() -> None:
     assert str(errors.NoSpaceError()) == "The file system is full."
 

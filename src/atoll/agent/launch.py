@@ -4,6 +4,7 @@ Everything here is checked and computed before the stub is told anything, so tha
 is a typed error and never a half-started command.
 """
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,9 @@ from atoll.agent.shell.launching import Launch, Outcome, conclude, prepare, prep
 from atoll.agent.users import User
 
 SHELLS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh")
+
+_SHOWN: Final = 200
+"""Characters of a program's name in an error."""
 
 
 class Context(NamedTuple):
@@ -162,18 +166,25 @@ def failure(report: Mapping[str, Any], argv: Sequence[str]) -> errors.SandboxErr
 
 
 def _exec_failure(number: int, path: str, argv: Sequence[str]) -> errors.SandboxError:
-    context = {"command": argv[0], "errno": number}
+    name = argv[0] if len(argv[0]) <= _SHOWN else argv[0][: _SHOWN - 1] + "…"
+    context = {"command": name, "errno": number}
     kind = errors.from_os_error(OSError(number, os.strerror(number)), path)
     if isinstance(kind, errors.FileNotFoundError | errors.NotDirectoryError):
         return errors.CommandNotFoundError(
-            f"no such command: {argv[0]}",
+            f"no such command: {name}",
             context=context,
             suggestion="check the name and PATH, or that the script's interpreter exists",
         )
     if isinstance(kind, errors.PermissionDeniedError):
         return errors.CommandPermissionDeniedError(
-            f"not executable: {argv[0]}", context=context, suggestion="chmod +x it"
+            f"not executable: {name}", context=context, suggestion="chmod +x it"
+        )
+    if number in {errno.E2BIG, errno.ENAMETOOLONG}:
+        return errors.InvalidCommandError(
+            f"{name} could not be executed: {os.strerror(number)}",
+            context=context,
+            suggestion="arguments and variables have limits (128 KiB each): use stdin, or a file",
         )
     return errors.CommandExecutionError(
-        f"{argv[0]} could not be executed: {os.strerror(number)}", context=context
+        f"{name} could not be executed: {os.strerror(number)}", context=context
     )

@@ -186,6 +186,8 @@ def check_options(options: SandboxOptions, types: Mapping[str, InstanceType]) ->
     for name, value in durations.items():
         if value is not None and not 0 <= value <= MAX_DURATION:
             _refuse(name, value, "a duration is not negative and at most 100 years")
+    if options.ttl_ms == 0:
+        _refuse("ttl", 0, "it would end the sandbox as soon as it is made")
     if options.image is not None and not reference.is_digest(options.image):
         reference.parse(options.image)
     if options.instance_type is not None:

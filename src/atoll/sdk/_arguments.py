@@ -144,6 +144,22 @@ def later(when: datetime | Duration) -> tuple[datetime | None, int | None]:
     return None, delay
 
 
+def lifetime(ttl: Duration | None) -> int | None:
+    """Return how long something is kept in milliseconds, None for the default.
+
+    Raises:
+        ValidationFailedError: it is not a duration, or zero.
+    """
+    limit = milliseconds("ttl", ttl)
+    if limit == 0:
+        raise errors.ValidationFailedError(
+            "a ttl of zero would remove it as soon as it is made",
+            context={"field": "ttl"},
+            suggestion="leave ttl out for the default",
+        )
+    return limit
+
+
 def time_limit(timeout: Duration | None) -> int | None:
     """Return a time limit in milliseconds, None for none.
 

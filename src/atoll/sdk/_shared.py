@@ -54,7 +54,10 @@ class Endpoint:
     @property
     def shown(self) -> str:
         """The address as a user would write it."""
-        return f"unix://{self.socket}" if self.socket else self.url
+        if self.socket:
+            return f"unix://{self.socket}"
+        scheme, _, rest = self.url.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
 
     @property
     def remote(self) -> bool:
@@ -81,16 +84,33 @@ def find_endpoint(url: str | None, api_key: str | None, environment: Mapping[str
         config = read_config(None, environment)
         address = f"unix://{state_directory(None, config, environment)}/engine.sock"
     key = api_key or environment.get("ATOLL_API_KEY") or None
-    parts = urlsplit(address)
-    if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
-        return Endpoint("http://engine", parts.path, key)
-    if parts.scheme in {"http", "https"} and parts.hostname:
-        return Endpoint(address.rstrip("/"), None, key)
+    if key and not (key.isascii() and key.isprintable()):
+        raise errors.InvalidConfigError(
+            "the API key has characters that no header can carry",
+            context={"setting": "api_key"},
+            suggestion="does it end with a line break? strip() it",
+        )
+    if endpoint := _parsed(address, key):
+        return endpoint
     raise errors.InvalidConfigError(
         f"{address!r} is not the address of an engine",
         context={"url": address},
         suggestion="write http://host:8787, https://host or unix:///path/to/engine.sock",
     )
+
+
+def _parsed(address: str, key: str | None) -> Endpoint | None:
+    try:
+        parts = urlsplit(address)
+        if parts.port == 0:
+            return None
+    except ValueError:  # of brackets, or of a port
+        return None
+    if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc:
+        return Endpoint("http://engine", parts.path, key)
+    if parts.scheme in {"http", "https"} and parts.hostname:
+        return Endpoint(address.rstrip("/"), None, key)
+    return None
 
 
 def state_directory(given: str | Path | None, config: str, environment: Mapping[str, str]) -> Path:
@@ -178,7 +198,26 @@ def build_call(
             headers["content-type"] = "application/octet-stream"
         return Call(op.method, f"{path}?{query}" if query else path, headers)
     headers["content-type"] = "application/json"
-    return Call(op.method, path, headers, msgspec.json.encode(request))
+    return Call(op.method, path, headers, encoded(request))
+
+
+def encoded(request: Request) -> bytes:
+    """Return the JSON of a request.
+
+    Raises:
+        ValidationFailedError: a text of it is none that UTF-8 can hold.
+    """
+    try:
+        return msgspec.json.encode(request)
+    except UnicodeEncodeError as error:
+        raise _no_text(error) from error
+
+
+def _no_text(error: UnicodeEncodeError) -> errors.ValidationFailedError:
+    return errors.ValidationFailedError(
+        f"half of a surrogate pair is no text: {error}",
+        suggestion="pass bytes where they are taken: as stdin, or as the content of a file",
+    )
 
 
 _FAULT = re.compile(r"(?P<what>.*?) - at `\$\.(?P<field>\w+)(?P<rest>.*)`", re.DOTALL)
@@ -191,7 +230,9 @@ def check_request(request: Request) -> None:
         ValidationFailedError: one of them has the wrong type; the message names it.
     """
     try:
-        msgspec.convert(msgspec.to_builtins(request), type(request))
+        # Bytes stay what they are: text is wanted, and base64 of them is not what was meant.
+        plain = msgspec.to_builtins(request, builtin_types=(bytes, bytearray, memoryview))
+        msgspec.convert(plain, type(request))
     except msgspec.ValidationError as error:
         text, fault = str(error), _FAULT.fullmatch(str(error))
         names = {field.encode_name: field.name for field in msgspec.structs.fields(type(request))}
@@ -208,7 +249,10 @@ def _query(request: Request) -> str:
     for name, value in msgspec.to_builtins(request).items():
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            pairs.append(f"{name}={quote(text, safe='', errors='surrogateescape')}")
+            try:
+                pairs.append(f"{name}={quote(text, safe='', errors='surrogateescape')}")
+            except UnicodeEncodeError as error:
+                raise _no_text(error) from error
     return "&".join(pairs)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from atoll import errors
+from atoll.sdk import _shared
 from atoll.wire import frames
 from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.frames import Kind
@@ -54,7 +55,7 @@ def with_input(request: ExecRequest) -> ExecRequest:
 
 def header_frame(request: ExecRequest) -> bytes:
     """Return the first frame of a body that carries standard input."""
-    return frames.encode(Kind.HEADER, msgspec.json.encode(request))
+    return frames.encode(Kind.HEADER, _shared.encoded(request))
 
 
 def stdin_frames(data: bytes) -> Iterator[bytes]:

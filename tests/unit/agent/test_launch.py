@@ -63,7 +63,7 @@ def test_an_image_without_a_shell_is_a_typed_error(monkeypatch: pytest.MonkeyPat
         ("exec", errno.ENOTDIR, errors.CommandNotFoundError),
         ("exec", errno.EACCES, errors.CommandPermissionDeniedError),
         ("exec", errno.ENOEXEC, errors.CommandExecutionError),
-        ("exec", errno.E2BIG, errors.CommandExecutionError),
+        ("exec", errno.E2BIG, errors.InvalidCommandError),
         ("user", errno.EINVAL, errors.CommandExecutionError),
         ("start", 0, errors.CommandExecutionError),
     ],
@@ -73,6 +73,12 @@ def test_every_failed_start_is_a_typed_error(
 ) -> None:
     error = failure({"failed": stage, "errno": number, "path": "/p"}, ["cmd"])
     assert type(error) is kind
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.E2BIG, errno.ENAMETOOLONG])
+def test_a_command_that_is_too_long_to_run_is_not_too_long_to_tell(number: int) -> None:
+    error = failure({"failed": "exec", "errno": number, "path": "/p"}, ["x" * 200_000])
+    assert len(str(error.to_wire())) < 2_000
 
 
 def test_the_plans_message_names_user_and_path() -> None:

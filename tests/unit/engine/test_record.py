@@ -67,6 +67,7 @@ def test_a_namespace_without_internet_holds_until_a_sandbox_asks() -> None:
         SandboxOptions(volumes={"/etc/hosts": "v"}),
         SandboxOptions(volumes={"/proc/self": "v"}),
         SandboxOptions(volumes={"/dev/": "v"}),
+        SandboxOptions(ttl_ms=0),
         SandboxOptions(volumes={"/data": "v", "/data/more": "w"}),
         SandboxOptions(volumes={"/data/more": "v", "/data/": "w"}),
     ],

@@ -180,3 +180,11 @@ def test_seconds_and_milliseconds_since_1970_are_no_delay(moment: float) -> None
     with pytest.raises(errors.ValidationFailedError, match="10 years") as caught:
         _arguments.later(moment)
     assert "datetime" in str(caught.value.suggestion)
+
+
+@pytest.mark.parametrize("wrong", [0, "0s", -1, "soon"])
+def test_what_would_be_gone_at_once_is_not_made(wrong: Any) -> None:
+    with pytest.raises(errors.ValidationFailedError) as caught:
+        _arguments.lifetime(wrong)
+    assert "command" not in str(caught.value)
+    assert caught.value.context == {"field": "ttl"}

@@ -38,7 +38,10 @@ def test_the_address_is_what_is_given_then_the_variable_then_the_local_socket(
     assert (endpoint.shown, endpoint.remote) == (shown, remote)
 
 
-@pytest.mark.parametrize("url", ["host:8787", "ftp://h", "unix://h/x", "unix:x", "http://", "x"])
+@pytest.mark.parametrize(
+    "url",
+    ["host:8787", "http://[", "http://h:99999", "ftp://h", "unix://h/x", "unix:x", "http://", "x"],
+)
 def test_an_address_that_is_none_is_refused_with_the_ways_to_write_one(url: str) -> None:
     with pytest.raises(errors.InvalidConfigError, match="unix:///path"):
         _shared.find_endpoint(url, None, {})
@@ -51,6 +54,13 @@ def test_an_address_that_is_no_text_is_a_typed_error() -> None:
             _shared.find_endpoint(url, key, {})
 
 
+@pytest.mark.parametrize("key", ["key\n", "k\u00e9y", "\0"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(errors.InvalidConfigError, match="line break") as caught:
+        _shared.find_endpoint(None, key, {})
+    assert key not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("request_", "named"),
     [
@@ -59,6 +69,10 @@ def test_an_address_that_is_no_text_is_a_typed_error() -> None:
         (process.ExecRequest(command="x", open_stdin="no"), "open_stdin"),  # type: ignore[arg-type]
         (ops.ReadFile(path=Path("/x")), "Path"),  # type: ignore[arg-type]
         (ops.ReadFile(path="x", offset="3"), "offset"),  # type: ignore[arg-type]
+        (ops.ReadFile(path=b"/x"), "path"),  # type: ignore[arg-type]
+        (process.ExecRequest(command="x", cwd=bytearray(b"/")), "cwd"),  # type: ignore[arg-type]
+        (process.ExecRequest(command="\ud800"), "surrogate"),
+        (ops.ReadFile(path="\ud800"), "surrogate"),
     ],
 )
 def test_a_field_of_the_wrong_type_is_named_before_it_is_sent(
@@ -73,6 +87,8 @@ def test_the_key_is_never_part_of_what_is_printed() -> None:
     endpoint = _shared.find_endpoint(None, None, {"ATOLL_API_KEY": "s3cret"})
     assert endpoint.api_key == "s3cret"
     assert "s3cret" not in repr(endpoint)
+    endpoint = _shared.find_endpoint("https://me:s3cret@host:1", None, {})
+    assert endpoint.shown == "https://host:1"
 
 
 def test_the_state_directory_is_what_is_given_then_the_variable_then_the_file() -> None:

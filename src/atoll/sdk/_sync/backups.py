@@ -61,7 +61,7 @@ class Backups(Target):
         request = CreateBackup(
             dir=dir,
             name=name,
-            ttl_ms=_arguments.time_limit(ttl),
+            ttl_ms=_arguments.lifetime(ttl),
             gitignore=gitignore,
             excludes=list(excludes),
             compression=compression,

@@ -105,7 +105,7 @@ class Snapshots(Target):
         request = TakeSnapshot(
             name=name,
             labels=_arguments.mapping("labels", labels),
-            ttl_ms=_arguments.time_limit(ttl),
+            ttl_ms=_arguments.lifetime(ttl),
         )
         return self._call(ops.TAKE_SNAPSHOT, request, timeout=_PATIENCE)
 
