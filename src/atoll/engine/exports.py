@@ -16,12 +16,17 @@ from atoll.engine.portable import Manifest
 from atoll.engine.record import InForce
 from atoll.engine.shared import Shared
 from atoll.engine.snapshots import Snapshots, check_names
-from atoll.errors import ImageNotFoundError
+from atoll.errors import ImageNotFoundError, ValidationFailedError
+from atoll.images import reference
 from atoll.images.archive import Limits
+from atoll.settings import MB
 from atoll.wire import ids
 from atoll.wire.sandbox import Limits as Sizes
 from atoll.wire.sandbox import SandboxOptions
 from atoll.wire.snapshots import Snapshot, TakeSnapshot
+
+MAX_IMAGE = 500
+"""Characters of the name of an image."""
 
 _OVERHEAD = 2
 """How many bytes an archive may have for each that a layer may: holes travel as zeros."""
@@ -75,22 +80,28 @@ class Exports:
         manifest, rest = await portable.split(body)
         self._check(manifest)
         image = await self._image(manifest)
-        sizes = self._sizes(manifest)
-        described = _described(manifest, namespace, image, sizes)
-        return await self._snapshots.made(described, lambda new: self._fill(new, rest, sizes.disk))
+        settings, kind = self._shared.settings, self._instance_type(manifest)
+        size = rules.limits(rules.instance(kind, settings.instance_types), settings.runtime.pids)
+        described = _described(manifest, namespace, image, kind, size)
+        return await self._snapshots.made(described, lambda new: self._fill(new, rest, size.disk))
 
     def _check(self, manifest: Manifest) -> None:
         ids.check_sandbox_id(manifest.sandbox)
+        # By nothing else: a name could stand for another image, or have one pulled.
+        if not reference.is_digest(manifest.digest):
+            raise ValidationFailedError("the digest of the snapshot's image is none")
+        if len(manifest.image) > MAX_IMAGE or not manifest.image.isprintable():
+            raise ValidationFailedError("the name of the snapshot's image is none")
         check_names(TakeSnapshot(name=manifest.name, labels=manifest.labels))
 
-    def _sizes(self, manifest: Manifest) -> Sizes:
-        settings = self._shared.settings
-        known = manifest.instance_type in settings.instance_types
-        size = rules.instance(
-            manifest.instance_type if known else settings.lifecycle.instance_type,
-            settings.instance_types,
-        )
-        return rules.limits(size, settings.runtime.pids)
+    def _instance_type(self, manifest: Manifest) -> str:
+        """Return the type it had or, where there is none of that name, one with as much disk."""
+        types = self._shared.settings.instance_types
+        if manifest.instance_type in types:
+            return manifest.instance_type
+        fitting = {name: t.disk_mb for name, t in types.items() if t.disk_mb * MB >= manifest.disk}
+        default = self._shared.settings.lifecycle.instance_type
+        return min(fitting, key=lambda name: fitting[name], default=default)
 
     async def _image(self, manifest: Manifest) -> Image:
         try:
@@ -132,7 +143,7 @@ def _manifest(kept: Kept) -> Manifest:
     )
 
 
-def _described(manifest: Manifest, namespace: str, image: Image, sizes: Sizes) -> Kept:
+def _described(manifest: Manifest, namespace: str, image: Image, kind: str, sizes: Sizes) -> Kept:
     snapshot = Snapshot(
         id=str(uuid.uuid4()),
         namespace=namespace,
@@ -145,7 +156,7 @@ def _described(manifest: Manifest, namespace: str, image: Image, sizes: Sizes) -
     force = InForce(
         image=manifest.image,
         digest=image.digest,
-        instance_type=manifest.instance_type,
+        instance_type=kind,
         level="",
         runtime="",
         limits=sizes,

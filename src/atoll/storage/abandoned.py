@@ -29,7 +29,10 @@ def _remove(state_dir: Path, own_roots: Path) -> None:
 def _unmount(folder: Path) -> None:
     mounts = read_mounts(str(folder))
     itself = [m for m in mounts if m.target == folder]
-    for mount in [*mounts_below(folder, mounts), *itself]:
+    below = mounts_below(folder, mounts)
+    # A mount in another one goes with it: on the path to it a link may lie by now.
+    outer = [m for m in below if not any(o.target in m.target.parents for o in below)]
+    for mount in [*outer, *itself]:
         linux.umount(mount.target, linux.MNT_DETACH)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from atoll.host import linux
+from atoll.host.mounts import read_mounts
 from atoll.storage import abandoned
 from atoll.storage.label import store_key
 
@@ -53,3 +54,25 @@ async def test_files_under_a_mount_point_are_not_removed(tmp_path: Path) -> None
     (tmp_path / "state/layers/f").touch()
     await abandoned.remove(tmp_path / "state", tmp_path / "roots")
     assert (tmp_path / "state/layers/f").exists()
+
+
+async def test_what_is_mounted_in_a_root_goes_with_it_whatever_lies_on_the_path(
+    tmp_path: Path, mounted: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code inside may put a link where the way to a volume was."""
+    bystander = _mount(tmp_path / "bystander" / "data", mounted)
+    root = _mount(tmp_path / "roots" / store_key(tmp_path / "state") / "ref/rootfs", mounted)
+    _mount(root / "way" / "data", mounted)
+    table = read_mounts
+
+    def read_and_swap(marker: str = "") -> object:
+        found = table(marker)
+        if (root / "way").is_dir() and not (root / "way").is_symlink():
+            (root / "way").rename(root / "moved")
+            (root / "way").symlink_to(bystander.parent)
+        return found
+
+    monkeypatch.setattr(abandoned, "read_mounts", read_and_swap)
+    await abandoned.remove(tmp_path / "state", tmp_path / "roots")
+    assert bystander.is_mount()
+    assert not root.exists()

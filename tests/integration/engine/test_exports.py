@@ -1,8 +1,10 @@
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 
 from atoll.engine.engine import Engine
+from atoll.engine.portable import MAGIC
 from atoll.errors import (
     ImageNotFoundError,
     InvalidSandboxIdError,
@@ -69,3 +71,29 @@ async def test_an_image_that_is_not_here_is_named(
 async def test_what_is_not_there_cannot_leave(engine: Engine) -> None:
     with pytest.raises(SnapshotNotFoundError):
         await engine.exports.export("N", "none")
+
+
+async def test_an_image_is_taken_by_its_digest_only(engine: Engine) -> None:
+    """A name could have an image pulled from wherever the file says."""
+    line, _, rest = (await exported(engine)).partition(b"\n")
+    told = json.loads(line.removeprefix(MAGIC))
+    for change in (
+        {"digest": "atoll/base"},
+        {"digest": ""},
+        {"image": "a\nb"},
+        {"image": "x" * 999},
+    ):
+        file = MAGIC + json.dumps(told | change).encode() + b"\n" + rest
+        with pytest.raises(ValidationFailedError):
+            await engine.exports.receive("N", stream(file))
+
+
+async def test_a_type_that_is_unknown_here_becomes_one_with_as_much_disk(engine: Engine) -> None:
+    line, _, rest = (await exported(engine)).partition(b"\n")
+    told = json.loads(line.removeprefix(MAGIC)) | {"instance_type": "custom"}
+    types = engine.settings.instance_types
+    for disk, kind in ((1, min(types, key=lambda n: types[n].disk_mb)), (1 << 60, "lite")):
+        file = MAGIC + json.dumps(told | {"disk": disk}).encode() + b"\n" + rest
+        taken = await engine.exports.receive("N", stream(file))
+        found = (await engine.snapshots.get("N", taken.id)).in_force
+        assert types[found.instance_type].disk_mb == types[kind].disk_mb
