@@ -56,8 +56,10 @@ def write(
     left, ends, complete = MAX_PATCH, time.monotonic() + MAX_SECONDS, True
     for change in changes:
         try:
+            if time.monotonic() > ends:
+                raise Unsaid("the patch takes too long")
             text = _told(change, (before, *lowers), (now, *lowers))
-            if len(text) > left or time.monotonic() > ends:
+            if len(text) > left:
                 raise Unsaid("the patch is too large")
             told.append(text)
         except Unsaid as reason:

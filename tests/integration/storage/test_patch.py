@@ -1,6 +1,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,29 @@ def test_a_patch_has_an_end(
     monkeypatch.setattr(patch, "MAX_SECONDS", -1.0)
     text, _ = patch.write(diff.changes(before, now, [image]), before, now, [image])
     assert b"diff --git" not in text
+
+
+def test_no_file_is_read_when_the_time_is_over(
+    states: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code inside may have made a million of them, each a megabyte to be compared."""
+    before, now, image = states
+    for number in range(20):
+        (now / str(number)).write_text("text\n")
+    read: list[str] = []
+    side = patch._side
+
+    def slow(layers: Sequence[Path], path: str) -> patch.Side | None:
+        read.append(path)
+        monkeypatch.setattr(patch, "time", Over)
+        return side(layers, path)
+
+    class Over:
+        monotonic = staticmethod(lambda: float("inf"))
+
+    monkeypatch.setattr(patch, "_side", slow)
+    assert changed(before, now, image).count(b": created, the patch takes too long\n") == 19
+    assert read == ["/0"]
 
 
 def test_names_cannot_make_lines_of_their_own(states: tuple[Path, Path, Path]) -> None:
