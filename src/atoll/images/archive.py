@@ -28,7 +28,11 @@ import msgspec
 from atoll.errors import InvalidImageError, SandboxError, from_os_error
 
 _MAX_HEADER = 1 << 20
-"""Bytes of an extended header: tarfile reads it whole into memory."""
+"""Bytes of the extended headers of one member, and of all that are for every member: tarfile reads
+them whole into memory."""
+
+_MAX_REMEMBERED = 256 << 20
+"""Bytes that folders take until the end, when they get their modes: 250,000 of the usual depth."""
 
 _EXTENDED = frozenset(
     {
@@ -39,6 +43,7 @@ _EXTENDED = frozenset(
         tarfile.GNUTYPE_LONGLINK,
     }
 )
+_FOLDER, _COMPONENT = 450, 75  # bytes of memory, measured
 _LATEST = 1 << 33
 """Latest time of a file in seconds; ext4 with small inodes ends in 2446."""
 
@@ -68,9 +73,11 @@ def fill(tree: "Tree", stream: "Bounded", limits: Limits) -> None:
     """
     with typed_errors():
         try:
-            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, errorlevel=2) as tar:
-                for number, member in enumerate(tar):
-                    if number >= limits.members:
+            with _Archive.open(fileobj=stream, mode="r|", tarinfo=_Member, errorlevel=2) as tar:
+                number = 0
+                while (member := tar.next()) is not None:
+                    tar.members.clear()  # or it keeps all of them
+                    if (number := number + 1) > limits.members:
                         raise refuse(member.name, f"it has over {limits.members} members")
                     tree.place(tar, member)
             tree.finish()
@@ -128,6 +135,14 @@ class Bounded(io.RawIOBase):
         return self._digest.hexdigest()
 
 
+class _Archive(tarfile.TarFile):
+    """Counts what it has to keep in memory."""
+
+    members: list[tarfile.TarInfo]
+    for_one = 0  # bytes of headers of the next member
+    for_all = 0  # of headers for all members that follow
+
+
 class _Member(tarfile.TarInfo):
     """A member whose headers are bounded and that is never sparse.
 
@@ -136,12 +151,21 @@ class _Member(tarfile.TarInfo):
     """
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.type in _EXTENDED and self.size > _MAX_HEADER:
-            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        if isinstance(tar, _Archive):
+            self._count_headers(tar)
         if self.type == tarfile.GNUTYPE_SPARSE:
             raise tarfile.ReadError("a sparse member")
         member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
         return member
+
+    def _count_headers(self, tar: _Archive) -> None:
+        if self.type not in _EXTENDED:
+            tar.for_one = 0
+            return
+        tar.for_one += self.size
+        tar.for_all += self.size if self.type == tarfile.XGLTYPE else 0
+        if max(tar.for_one, tar.for_all) > _MAX_HEADER:
+            raise tarfile.ReadError(f"headers of more than {_MAX_HEADER} bytes")
 
     def _refuse_sparse(self, *_arguments: object) -> None:
         raise tarfile.ReadError("a sparse member")
@@ -161,6 +185,7 @@ class Tree:
         self._owners = owners
         self._root = os.open(root, _DIRECTORY)
         self._directories: dict[tuple[str, ...], tarfile.TarInfo] = {}
+        self._remembered = 0
 
     def close(self) -> None:
         """Let go of the directory."""
@@ -171,7 +196,7 @@ class Tree:
         parts = _parts(member.name)
         if not parts:
             if member.isdir():
-                self._directories[()] = member
+                self._remember((), member)
             return
         *parents, name = parts
         with self._directory(tuple(parents), create=True) as parent:
@@ -179,11 +204,21 @@ class Tree:
                 return
             if member.isdir():
                 self._make_directory(parent, tuple(parts))
-                self._directories[tuple(parts)] = member
+                self._remember(tuple(parts), member)
             else:
                 self._forget(tuple(parts))
                 _remove(parent, name)
                 self._make_file(tar, member, parent, name)
+
+    def _remember(self, parts: tuple[str, ...], member: tarfile.TarInfo) -> None:
+        """Keep of a folder what `finish` needs, within bounds."""
+        headers = member.pax_headers.items()
+        member.pax_headers = {key: text for key, text in headers if key.startswith(_XATTR)}
+        kept = sum(len(key) + len(text) for key, text in member.pax_headers.items())
+        self._remembered += _FOLDER + _COMPONENT * len(parts) + len(member.name) + kept
+        if self._remembered > _MAX_REMEMBERED:
+            raise refuse(member.name, "its folders take too much memory")
+        self._directories[parts] = member
 
     def _place_special(self, parent: int, parents: list[str], name: str) -> bool:
         """Place a name that means something else in this kind of archive; True: it was one."""

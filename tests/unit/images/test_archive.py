@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from atoll.errors import InvalidImageError
+from atoll.images import archive as archives
 from atoll.images.archive import Limits
 from atoll.images.layers import unpack
 
@@ -39,6 +40,7 @@ def archive(*members: tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]) -> bytes:
 
 
 def put(root: Path, data: bytes, limits: Limits = LIMITS) -> Path:
+    root.mkdir(exist_ok=True)
     target = root / "layer"
     unpack(io.BytesIO(data), target, hashlib.sha256(data).hexdigest(), limits)
     return target
@@ -174,8 +176,48 @@ def test_a_header_that_claims_gigabytes_is_refused_before_it_is_read(
 ) -> None:
     header = member("x", kind, size=4 << 30).tobuf(tarfile.GNU_FORMAT)
     limits = Limits(size=1 << 40)
-    with pytest.raises(InvalidImageError, match="a header of"):
+    with pytest.raises(InvalidImageError, match="headers of more than"):
         unpack(io.BytesIO(header), tmp_path / "layer", "", limits)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_headers_that_add_up_are_refused(tmp_path: Path, kind: bytes) -> None:
+    """Each is small enough; tarfile keeps all of those in a row, and of those for every member."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 600_000
+    record = b"599999 user.x=".ljust(599_998, b"x") + b"\n"
+    one = header.tobuf(tarfile.USTAR_FORMAT) + record.ljust(600_064, b"\0")
+    data = one + (archive(member("a"))[:512] if kind == tarfile.XGLTYPE else b"") + one
+    with pytest.raises(InvalidImageError, match="headers of more than"):
+        put(tmp_path, data + archive(member("b")), Limits(size=1 << 22))
+
+
+def test_folders_take_a_bounded_part_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compressed kilobyte of them may stand for gigabytes that are kept until the end."""
+    monkeypatch.setattr(archives, "_MAX_REMEMBERED", 100_000)
+    large = {"SCHILY.xattr.user.x": "x" * 10_000}
+    other = {"comment": "x" * 10_000}
+    limits = Limits(size=1 << 22)
+    for number, headers in enumerate(({}, other)):
+        folders = [member(f"d{n}", tarfile.DIRTYPE, pax_headers=headers) for n in range(100)]
+        assert len(names(put(tmp_path / str(number), archive(*folders), limits))) == 100
+    folders = [member(f"d{n}", tarfile.DIRTYPE, pax_headers=large) for n in range(100)]
+    with pytest.raises(InvalidImageError, match="too much memory"):
+        put(tmp_path / "large", archive(*folders), limits)
+
+
+def test_members_that_were_placed_are_forgotten(tmp_path: Path) -> None:
+    class Watched(archives.Tree):
+        def place(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+            kept.append(len(vars(tar)["members"]))
+            super().place(tar, member)
+
+    kept: list[int] = []
+    data = io.BytesIO(archive(*(member(f"f{n}") for n in range(20))))
+    archives.fill(Watched(tmp_path), archives.Bounded(data, 1 << 20), LIMITS)
+    assert kept == [0] * 20
 
 
 @pytest.mark.parametrize("version", ["0.1", "1.0"])
