@@ -6,6 +6,7 @@ code by leaving out ``async`` and ``await``.
 
 import asyncio
 import inspect
+import threading
 import weakref
 from collections.abc import (
     AsyncGenerator,
@@ -25,6 +26,7 @@ __all__ = [
     "Chunks",
     "Lock",
     "Pump",
+    "SharedLock",
     "Stream",
     "background",
     "call",
@@ -34,6 +36,7 @@ __all__ = [
     "in_thread",
     "is_open",
     "jitter",
+    "lasts",
     "now",
     "pieces",
     "scope",
@@ -49,10 +52,36 @@ Lock = asyncio.Lock
 Chunks: TypeAlias = AsyncIterable[bytes]
 sleep = asyncio.sleep
 
+_LOOK_AGAIN = 0.005
+"""Seconds between two looks at a lock of another loop."""
+
+
+class SharedLock:
+    """A lock for tasks of several event loops, each in a thread of its own.
+
+    One of asyncio belongs to a loop: a task of another one that waits for it is never woken. Here
+    tasks look again and again, so it is for what is done once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        while not self._lock.acquire(blocking=False):  # noqa: ASYNC110 - released by another loop
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
 
 def scope() -> object:
     """Return what connections belong to: the running event loop."""
     return asyncio.get_running_loop()
+
+
+def lasts(scope: object) -> bool:
+    """Whether connections of this scope can still be used."""
+    return isinstance(scope, asyncio.AbstractEventLoop) and not scope.is_closed()
 
 
 async def finish(work: Callable[[], Awaitable[None]], seconds: float) -> None:

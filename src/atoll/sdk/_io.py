@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 Stream: TypeAlias = Generator[T, None, None]
 Lock = threading.Lock
+SharedLock = threading.Lock
 Chunks: TypeAlias = Iterable[bytes]
 
 sleep = time.sleep
@@ -37,6 +38,11 @@ CHUNK = 1 << 18
 def scope() -> object:
     """Return what connections belong to: they must not be used in a forked child."""
     return os.getpid()
+
+
+def lasts(scope: object) -> bool:
+    """Whether connections of this scope can still be used."""
+    return scope == os.getpid()
 
 
 def finish(work: Callable[[], None], _seconds: float) -> None:

@@ -74,6 +74,7 @@ class Running(Generic[EventT_co]):
         self._reader = reader
         self._tries = 0
         self._stalled = 0.0
+        self._scope: object = None
 
     async def run(self) -> _aio.Stream[EventT_co | Failed]:
         """Start it and yield its events; leaving early cancels it.
@@ -99,7 +100,8 @@ class Running(Generic[EventT_co]):
                 raise
             yield Failed(error=_outcome(error).to_wire(), offset=reader.position)
         finally:
-            if self._tries and not reader.finished:
+            # A copy in a forked child is dropped without a word: the command is its parent's.
+            if self._tries and not reader.finished and self._scope == _aio.scope():
                 await _aio.finish(self._abandon, CANCEL_SECONDS)
 
     def _answer(self) -> AbstractAsyncContextManager[Any]:
@@ -107,7 +109,7 @@ class Running(Generic[EventT_co]):
         self._tries += 1
         send = self._address.transport.send
         if self._tries == 1:
-            self._stalled = _aio.now()
+            self._stalled, self._scope = _aio.now(), _aio.scope()
             call = _shared.build_call(self._op, self._address.params, self._request, key=self.id)
             if self._body is not None:
                 call.headers["content-type"] = CONTENT_TYPE

@@ -6,6 +6,7 @@ library is used as it is, with its own pool but without its limits on connection
 """
 
 import socket
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,13 +62,12 @@ class ConnectionLostError(Exception):
 
 
 class Transport:
-    """Sends requests to one engine. Safe to use from several event loops, one after the other."""
+    """Sends requests to one engine. Safe to use from several event loops, each with its own thread."""
 
     def __init__(self, endpoint: _shared.Endpoint) -> None:
         self.endpoint = endpoint
-        self._client: httpx2.AsyncClient | None = None
-        self._scope: object = None
-        self._connecting = _aio.Lock()
+        self._clients: dict[object, httpx2.AsyncClient] = {}
+        self._connecting = threading.Lock()
         self.closed = False
         self._reached = False
 
@@ -215,16 +215,17 @@ class Transport:
     async def _connected(self) -> "httpx2.AsyncClient":
         """Return the client of this event loop, or of this process after a fork."""
         scope = _aio.scope()
-        async with self._connecting:
-            if self._client is None or (scope is not self._scope and scope != self._scope):
-                self._client, self._scope = _new_client(self.endpoint), scope
-            return self._client
+        with self._connecting:
+            if scope not in self._clients:
+                lasting = {old: self._clients[old] for old in self._clients if _aio.lasts(old)}
+                self._clients = lasting | {scope: _new_client(self.endpoint)}
+            return self._clients[scope]
 
     async def aclose(self) -> None:
         """Close all connections; nothing is sent any more."""
         self.closed = True
-        client, self._client = self._client, None
-        if client is not None and self._scope == _aio.scope():
+        clients, self._clients = self._clients, {}
+        if client := clients.get(_aio.scope()):
             await client.aclose()
 
 

@@ -25,14 +25,13 @@ class LocalTransport(Transport):
         self._state_dir = state_dir
         self._arguments = arguments
         self._lease: socket.socket | None = None
-        self._opening: _io.Lock | None = None
+        self._opening = _io.SharedLock()
 
     def open(self) -> None:
         """Take the lease, starting the engine if nobody did, or if it was killed meanwhile."""
         self.check_open()
         if self._lease is not None and _io.is_open(self._lease):
             return
-        self._opening = self._opening or _io.Lock()
         with self._opening:
             if self._lease is not None and not _io.is_open(self._lease):
                 self._lease.close()

@@ -36,7 +36,7 @@ class Address:
         self.timeouts = timeouts or ContainerTimeouts()
         self._options = options
         self._unsent = options is not None
-        self._lock: _io.Lock | None = None
+        self._lock = _io.SharedLock()
 
     @property
     def params(self) -> dict[str, str]:
@@ -47,7 +47,6 @@ class Address:
         """Send the options if there are any that were not sent."""
         if not self._unsent or self._options is None:
             return
-        self._lock = self._lock or _io.Lock()
         with self._lock:
             if self._unsent:
                 self.transport.call(ops.ENSURE, self.params, self._options, ready=self.ready)

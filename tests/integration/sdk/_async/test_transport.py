@@ -1,8 +1,10 @@
 """Requests reach the engine once, errors are typed, waiting is bounded."""
 
 import asyncio
+import dataclasses
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 import atoll
 from atoll import errors
 from atoll.sdk import _shared
-from integration.sdk.engine_double import Answer, EngineDouble, command, failing
+from integration.sdk._async.test_target import INFO
+from integration.sdk.engine_double import STARTED, Answer, EngineDouble, command, failing
 
 MKDIR = "POST /files/mkdir"
 GONE = Answer(silent=True)
@@ -166,6 +169,27 @@ def test_one_environment_works_in_one_event_loop_after_the_other(engine: EngineD
     assert len(engine.seen) == 2
 
 
+# The sockets of a loop that has ended are left to the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_one_environment_works_in_several_event_loops_at_once(engine: EngineDouble) -> None:
+    engine.script("PUT /sandboxes/b", dataclasses.replace(INFO, delay=0.2))
+    engine.script(MKDIR, Answer())
+    env = atoll.connect(engine.url)
+    sandbox = atoll.get_sandbox(env.Sandbox, "b", labels={"a": "b"})
+
+    async def work() -> None:
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(sandbox.mkdir("/x") for _ in range(10)))
+            for _ in range(10):
+                await sandbox.mkdir("/x")
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(asyncio.run, work()) for _ in range(4)]:
+            done.result()
+    made = [seen for seen in engine.seen if seen.path.endswith("/mkdir")]
+    assert (len(made), len(engine.seen)) == (80, 81)
+
+
 async def test_an_environment_that_was_closed_says_so(
     engine: EngineDouble, env: atoll.Environment
 ) -> None:
@@ -193,6 +217,25 @@ def test_a_forked_child_gets_connections_of_its_own(
     assert os.waitpid(child, 0)[1] == 0
     blocking.mkdir("/parent")
     assert engine.connections == 2
+
+
+def test_a_forked_child_that_drops_a_stream_leaves_the_parents_command_alone(
+    engine: EngineDouble, blocking: "atoll.sync.Sandbox"
+) -> None:
+    engine.script("POST /exec", Answer(STARTED, hold=True))
+    engine.script("DELETE ", Answer())
+    stream = blocking.exec_stream("x")
+    next(stream)
+    child = os.fork()
+    if child == 0:
+        try:
+            stream.close()
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert engine.requests("DELETE ") == []
+    stream.close()
+    engine.wait_for("DELETE ")
 
 
 def test_retry_time_is_long_enough_for_a_restart_and_shorter_than_the_orphan_grace() -> None:
