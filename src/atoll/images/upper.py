@@ -11,7 +11,7 @@ import stat
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from atoll.errors import FilesystemError
 from atoll.images.archive import Bounded, Limits, Readable, Tree, fill, keeps, refuse
@@ -35,7 +35,7 @@ def pack(folder: Path, target: IO[bytes]) -> None:
         FilesystemError: folders are nested too deep.
         OSError: a file cannot be read, or *target* not be written.
     """
-    with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+    with _Writer.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         seen: dict[tuple[int, int], str] = {}
         try:
             for path, names, parent in _folders(folder):
@@ -46,6 +46,16 @@ def pack(folder: Path, target: IO[bytes]) -> None:
         except RecursionError as error:
             raise FilesystemError("folders are nested too deep to be exported") from error
         tar.addfile(tarfile.TarInfo(_END))
+
+
+class _Writer(tarfile.TarFile):
+    """Forgets what it has written: how many files there are is for code inside to say."""
+
+    members: list[tarfile.TarInfo]
+
+    def addfile(self, tarinfo: tarfile.TarInfo, fileobj: Any = None) -> None:
+        super().addfile(tarinfo, fileobj)
+        self.members.clear()
 
 
 def _folders(folder: Path) -> Iterator[tuple[str, list[str], int]]:

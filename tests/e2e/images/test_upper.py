@@ -164,3 +164,18 @@ def test_limits_hold_and_nothing_follows_the_end(tmp_path: Path) -> None:
     after = archive(("end", tarfile.REGTYPE, {}), ("files/f", tarfile.REGTYPE, {}))
     with pytest.raises(InvalidImageError, match="follows"):
         unpacked(after, tmp_path / "after")
+
+
+def test_what_was_written_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sandbox may have millions of files; the engine has the memory of one."""
+    add, kept = tarfile.TarFile.addfile, list[int]()
+
+    def watched(tar: Any, *arguments: Any) -> None:
+        kept.append(len(tar.members))
+        add(tar, *arguments)
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", watched)
+    for number in range(20):
+        (tmp_path / str(number)).touch()
+    upper.pack(tmp_path, io.BytesIO())
+    assert kept == [0] * 22
