@@ -153,6 +153,7 @@ async def test_a_handle_is_asked_for_without_shell_state(
         "cols": 100,
         "rows": 30,
         "shellState": False,
+        "turn": False,
     }
 
 
