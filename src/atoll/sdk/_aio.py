@@ -100,14 +100,14 @@ def _collect(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-def guard(owner: object, source: Stream[Any]) -> None:
+def guard(owner: object, source: Stream[Any], *, warn: bool = True) -> None:
     """End *source* when *owner* is collected, or the event loop ends, before the source has ended.
 
     Left to itself `asyncio.run` ends all generators at once, also those that *source* reads from,
     and prints their complaints; but before that it cancels the tasks.
     """
     task = asyncio.ensure_future(_hold(source))
-    weakref.finalize(owner, _end, task, source, type(owner).__name__)
+    weakref.finalize(owner, _end, task, source, type(owner).__name__ if warn else "")
 
 
 async def _hold(source: Stream[Any]) -> None:
@@ -121,7 +121,7 @@ async def _hold(source: Stream[Any]) -> None:
 def _end(task: asyncio.Task[None], source: Stream[Any], name: str) -> None:
     with suppress(RuntimeError):  # the loop is closed; maybe this is another thread
         task.get_loop().call_soon_threadsafe(task.cancel)
-    if getattr(source, "ag_frame", None) is not None:
+    if name and getattr(source, "ag_frame", None) is not None:
         _io.warn_unclosed(name)
 
 

@@ -55,13 +55,13 @@ def finish(work: Callable[[], None], _seconds: float) -> None:
         work()
 
 
-def guard(owner: object, source: Stream[Any]) -> None:
+def guard(owner: object, source: Stream[Any], *, warn: bool = True) -> None:
     """End *source* when *owner* is collected, or the program ends, before the source has ended.
 
     Python does not tell an iterator that a loop over it was left. Before the interpreter is taken
     apart a request can still be made, so `weakref.finalize` and not ``__del__``.
     """
-    weakref.finalize(owner, _end, source, type(owner).__name__)
+    weakref.finalize(owner, _end, source, type(owner).__name__ if warn else "")
 
 
 def _end(source: Stream[Any], name: str) -> None:
@@ -69,7 +69,8 @@ def _end(source: Stream[Any], name: str) -> None:
         return
     with suppress(ValueError):  # another thread reads it
         source.close()
-    warn_unclosed(name)
+    if name:
+        warn_unclosed(name)
 
 
 def warn_unclosed(name: str) -> None:

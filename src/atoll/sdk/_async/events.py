@@ -18,39 +18,37 @@ class EventStream(ClosableStream[SandboxEvent]):
     """
 
     def __init__(self, address: Address, request: EventsQuery) -> None:
-        self._address = address
-        self._request = request
-        super().__init__(self._run())
+        super().__init__(_events(address, request))
 
-    async def _run(self) -> _aio.Stream[SandboxEvent]:
-        after, finished = self._request.after, False
-        away = _shared.Backoff(_aio.now() + _shared.RECONNECT_SECONDS, _aio.jitter)
-        while not finished:
-            reader = EventReader(SandboxEvent)
-            try:
-                async with aclosing(self._once(reader, after)) as events:
-                    async for event in events:
-                        after = event.seq
-                        away = _shared.Backoff(_aio.now() + _shared.RECONNECT_SECONDS, _aio.jitter)
-                        yield event
-            except ConnectionLostError as error:
-                delay = away.wait(_aio.now())
-                if delay is None:
-                    raise _shared.lost("events", str(error)) from error
-                await _aio.sleep(delay)
-            finished = reader.finished
 
-    async def _once(
-        self, reader: EventReader[SandboxEvent], after: int
-    ) -> _aio.Stream[SandboxEvent]:
-        request = EventsQuery(after=after, follow=self._request.follow)
-        call = _shared.build_call(ops.EVENTS, self._address.params, request)
-        send = self._address.transport.send(
-            call, ready=self._address.ready, timeout=SILENCE_SECONDS
-        )
-        async with send as answer, aclosing(chunks_of(answer)) as chunks:
-            async for chunk in chunks:
-                for event in reader.feed(chunk):
+async def _events(address: Address, request: EventsQuery) -> _aio.Stream[SandboxEvent]:
+    after, finished = request.after, False
+    away = _shared.Backoff(_aio.now() + _shared.RECONNECT_SECONDS, _aio.jitter)
+    while not finished:
+        reader = EventReader(SandboxEvent)
+        query = EventsQuery(after=after, follow=request.follow)
+        try:
+            async with aclosing(_once(address, query, reader)) as events:
+                async for event in events:
+                    after = event.seq
+                    away = _shared.Backoff(_aio.now() + _shared.RECONNECT_SECONDS, _aio.jitter)
                     yield event
-        if not reader.finished:
-            raise ConnectionLostError("the stream ended early")
+        except ConnectionLostError as error:
+            delay = away.wait(_aio.now())
+            if delay is None:
+                raise _shared.lost("events", str(error)) from error
+            await _aio.sleep(delay)
+        finished = reader.finished
+
+
+async def _once(
+    address: Address, query: EventsQuery, reader: EventReader[SandboxEvent]
+) -> _aio.Stream[SandboxEvent]:
+    call = _shared.build_call(ops.EVENTS, address.params, query)
+    send = address.transport.send(call, ready=address.ready, timeout=SILENCE_SECONDS)
+    async with send as answer, aclosing(chunks_of(answer)) as chunks:
+        async for chunk in chunks:
+            for event in reader.feed(chunk):
+                yield event
+    if not reader.finished:
+        raise ConnectionLostError("the stream ended early")

@@ -1,26 +1,24 @@
 """A file that is being read: metadata, then bytes, over as many connections as it takes."""
 
 from contextlib import aclosing
-from typing import Self
 
 from msgspec import structs
 
 from atoll.errors import ResourceBusyError, SandboxError
 from atoll.sdk import _aio, _shared, _sse
+from atoll.sdk._async.closable import ClosableStream
 from atoll.sdk._async.target import Address
 from atoll.sdk._async.transport import ConnectionLostError, chunks_of
 from atoll.wire import ops
 from atoll.wire.files import FileMeta
 
 
-class FileStream:
+class FileStream(ClosableStream[bytes]):
     """An async iterator of the bytes of a file. Close it, or read it to the end."""
 
     def __init__(self, address: Address, request: ops.ReadFile) -> None:
-        self._address = address
-        self._request = request
-        self._metadata: FileMeta | None = None
-        self._chunks = self._read()
+        self._reading = _Reading(address, request)
+        super().__init__(self._reading.run())
 
     async def metadata(self) -> FileMeta:
         """Return size, type and name of the file; opens it if it was not.
@@ -28,11 +26,43 @@ class FileStream:
         Raises:
             FileNotFoundError: there is no file at the path.
         """
-        while self._metadata is None:
-            await anext(self._chunks)  # an empty piece, right after the metadata
-        return self._metadata
+        while self._reading.metadata is None:
+            await super().__anext__()  # an empty piece, right after the metadata
+        return self._reading.metadata
 
-    async def _read(self) -> _aio.Stream[bytes]:
+    async def __anext__(self) -> bytes:
+        while not (chunk := await super().__anext__()):
+            pass
+        return chunk
+
+    async def chunks(self) -> _aio.Stream[bytes]:
+        """Yield the bytes; closing this stops the reading."""
+        try:
+            async for chunk in self:
+                yield chunk
+        finally:
+            await self.aclose()
+
+    async def sse(self) -> _aio.Stream[bytes]:
+        """Yield the file as the body of a ``text/event-stream`` answer, for 0.12 clients."""
+        async with aclosing(self._events):
+            try:
+                encoder = _sse.FileEncoder(await self.metadata())
+                yield encoder.start()
+                async for chunk in self:
+                    yield encoder.chunk(chunk)
+                yield encoder.end()
+            except SandboxError as error:
+                yield _sse.encode_error(error)
+
+
+class _Reading:
+    def __init__(self, address: Address, request: ops.ReadFile) -> None:
+        self._address = address
+        self._request = request
+        self.metadata: FileMeta | None = None
+
+    async def run(self) -> _aio.Stream[bytes]:
         await self._address.ensure()
         request, broken = self._request, 0
         while broken < 3:
@@ -53,51 +83,13 @@ class FileStream:
         raise _shared.lost("read_file", reason)
 
     def _check(self, metadata: FileMeta) -> None:
-        if self._metadata is not None and metadata.etag != self._metadata.etag:
+        if self.metadata is not None and metadata.etag != self.metadata.etag:
             raise ResourceBusyError(
                 f"{metadata.path} changed while it was read",
                 context={"path": metadata.path},
                 suggestion="read it again from the start",
             )
-        self._metadata = metadata
-
-    def __aiter__(self) -> "FileStream":
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not (chunk := await anext(self._chunks)):
-            pass
-        return chunk
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def chunks(self) -> _aio.Stream[bytes]:
-        """Yield the bytes; closing this stops the reading."""
-        try:
-            async for chunk in self:
-                yield chunk
-        finally:
-            await self.aclose()
-
-    async def aclose(self) -> None:
-        """Stop reading."""
-        await self._chunks.aclose()
-
-    async def sse(self) -> _aio.Stream[bytes]:
-        """Yield the file as the body of a ``text/event-stream`` answer, for 0.12 clients."""
-        async with aclosing(self._chunks):
-            try:
-                encoder = _sse.FileEncoder(await self.metadata())
-                yield encoder.start()
-                async for chunk in self:
-                    yield encoder.chunk(chunk)
-                yield encoder.end()
-            except SandboxError as error:
-                yield _sse.encode_error(error)
+        self.metadata = metadata
 
 
 def _after(request: ops.ReadFile, count: int) -> ops.ReadFile:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from atoll.errors import SandboxError
 from atoll.sdk import _aio, _arguments, _code, _sse
+from atoll.sdk._async.closable import ClosableStream
 from atoll.sdk._async.operation import Running
 from atoll.sdk._async.target import Address, Target
 from atoll.wire import ids, ops
@@ -32,36 +33,18 @@ OnResult = Callable[[CodeResult], object]
 OnError = Callable[[ExecutionError], object]
 
 
-class CodeStream:
+class CodeStream(ClosableStream[CodeEvent]):
     """An async iterator of the events of one run of code.
 
     The run starts with the first event and ends with `ExecutionComplete`, or with `Failed` when the
     interpreter ended under it. Closing the stream early interrupts the code.
     """
 
+    _runs = True
+
     def __init__(self, address: Address, request: RunCodeRequest) -> None:
         running: Running[CodeEvent] = Running(address, ops.RUN_CODE, request, CodeReader())
-        self._events: _aio.Stream[CodeEvent] = running.run()
-        self._guarded = False
-
-    def __aiter__(self) -> "CodeStream":
-        return self
-
-    async def __anext__(self) -> CodeEvent:
-        if not self._guarded:
-            self._guarded = True
-            _aio.guard(self, self._events)
-        return await anext(self._events)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Interrupt the code if it still runs."""
-        await self._events.aclose()
+        super().__init__(running.run())
 
     async def sse(self) -> _aio.Stream[bytes]:
         """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients."""

@@ -21,11 +21,9 @@ class LogStream(ClosableStream[ExecEvent | None]):
     """
 
     def __init__(self, address: Address, process_id: str, query: LogsQuery) -> None:
-        self._address = address
         self._id = process_id
-        self._query = query
         self._reader = LogReader(query.from_offset)
-        super().__init__(self._run())
+        super().__init__(_events(address, process_id, query, self._reader))
 
     @property
     def offset(self) -> int:
@@ -33,44 +31,13 @@ class LogStream(ClosableStream[ExecEvent | None]):
         return self._reader.position
 
     async def __anext__(self) -> ExecEvent:
-        while (event := await anext(self._events)) is None:
+        while (event := await super().__anext__()) is None:
             pass
         return event
 
     def with_pauses(self) -> _aio.Stream[ExecEvent | None]:
         """Return the events, with None where nothing more came for a moment."""
         return self._events
-
-    async def _run(self) -> _aio.Stream[ExecEvent | None]:
-        reader, began = self._reader, _aio.now()
-        lost = None
-        while not reader.finished:
-            with suppress(ConnectionLostError):
-                call = self._call(began)
-                send = self._address.transport.send(
-                    call, patience=_shared.RECONNECT_SECONDS if lost else None,
-                    timeout=SILENCE_SECONDS,
-                )  # fmt: skip
-                async with send as answer, aclosing(chunks_of(answer)) as chunks:
-                    async for chunk in chunks:
-                        for event in reader.feed(chunk):
-                            yield event
-                        if reader.quiet:
-                            yield None
-            if not reader.finished:
-                lost = _aio.now() if reader.progressed() or lost is None else lost
-                if _aio.now() - lost > SILENCE_SECONDS:
-                    raise _shared.lost("stream_process_logs", "its stream broke again and again")
-                await _aio.sleep(_shared.Backoff.FIRST)
-
-    def _call(self, began: float) -> _shared.Call:
-        query = self._query
-        if query.limit_ms is not None:
-            spent = round((_aio.now() - began) * 1000)
-            query = structs.replace(query, limit_ms=max(0, query.limit_ms - spent))
-        query = structs.replace(query, from_offset=self._reader.resume())
-        params = self._address.params | {"process": self._id}
-        return _shared.build_call(ops.STREAM_PROCESS_LOGS, params, query)
 
     async def sse(self) -> _aio.Stream[bytes]:
         """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients."""
@@ -82,3 +49,36 @@ class LogStream(ClosableStream[ExecEvent | None]):
                         yield data
             except SandboxError as error:
                 yield encoder.error(error.message)
+
+
+async def _events(
+    address: Address, process_id: str, query: LogsQuery, reader: LogReader
+) -> _aio.Stream[ExecEvent | None]:
+    began, lost = _aio.now(), None
+    params = address.params | {"process": process_id}
+    while not reader.finished:
+        with suppress(ConnectionLostError):
+            rest = _rest(query, reader, began)
+            send = address.transport.send(
+                _shared.build_call(ops.STREAM_PROCESS_LOGS, params, rest),
+                patience=_shared.RECONNECT_SECONDS if lost else None,
+                timeout=SILENCE_SECONDS,
+            )
+            async with send as answer, aclosing(chunks_of(answer)) as chunks:
+                async for chunk in chunks:
+                    for event in reader.feed(chunk):
+                        yield event
+                    if reader.quiet:
+                        yield None
+        if not reader.finished:
+            lost = _aio.now() if reader.progressed() or lost is None else lost
+            if _aio.now() - lost > SILENCE_SECONDS:
+                raise _shared.lost("stream_process_logs", "its stream broke again and again")
+            await _aio.sleep(_shared.Backoff.FIRST)
+
+
+def _rest(query: LogsQuery, reader: LogReader, began: float) -> LogsQuery:
+    if query.limit_ms is not None:
+        spent = round((_aio.now() - began) * 1000)
+        query = structs.replace(query, limit_ms=max(0, query.limit_ms - spent))
+    return structs.replace(query, from_offset=reader.resume())

@@ -17,16 +17,11 @@ class ExecStream(ClosableStream[ExecEvent]):
     the stream is collected, which is a `ResourceWarning`, as for files.
     """
 
+    _runs = True
+
     def __init__(self, events: _aio.Stream[ExecEvent], request: ExecRequest) -> None:
         super().__init__(events)
         self._request = request
-        self._guarded = False
-
-    async def __anext__(self) -> ExecEvent:
-        if not self._guarded:
-            self._guarded = True
-            _aio.guard(self, self._events)
-        return await super().__anext__()
 
     async def sse(self) -> _aio.Stream[bytes]:
         """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients.

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from atoll.errors import SandboxError
 from atoll.sdk import _io, _arguments, _code, _sse
+from atoll.sdk._sync.closable import ClosableStream
 from atoll.sdk._sync.operation import Running
 from atoll.sdk._sync.target import Address, Target
 from atoll.wire import ids, ops
@@ -32,36 +33,18 @@ OnResult = Callable[[CodeResult], object]
 OnError = Callable[[ExecutionError], object]
 
 
-class CodeStream:
+class CodeStream(ClosableStream[CodeEvent]):
     """An iterator of the events of one run of code.
 
     The run starts with the first event and ends with `ExecutionComplete`, or with `Failed` when the
     interpreter ended under it. Closing the stream early interrupts the code.
     """
 
+    _runs = True
+
     def __init__(self, address: Address, request: RunCodeRequest) -> None:
         running: Running[CodeEvent] = Running(address, ops.RUN_CODE, request, CodeReader())
-        self._events: _io.Stream[CodeEvent] = running.run()
-        self._guarded = False
-
-    def __iter__(self) -> "CodeStream":
-        return self
-
-    def __next__(self) -> CodeEvent:
-        if not self._guarded:
-            self._guarded = True
-            _io.guard(self, self._events)
-        return next(self._events)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Interrupt the code if it still runs."""
-        self._events.close()
+        super().__init__(running.run())
 
     def sse(self) -> _io.Stream[bytes]:
         """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients."""

@@ -17,16 +17,11 @@ class ExecStream(ClosableStream[ExecEvent]):
     the stream is collected, which is a `ResourceWarning`, as for files.
     """
 
+    _runs = True
+
     def __init__(self, events: _io.Stream[ExecEvent], request: ExecRequest) -> None:
         super().__init__(events)
         self._request = request
-        self._guarded = False
-
-    def __next__(self) -> ExecEvent:
-        if not self._guarded:
-            self._guarded = True
-            _io.guard(self, self._events)
-        return super().__next__()
 
     def sse(self) -> _io.Stream[bytes]:
         """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients.

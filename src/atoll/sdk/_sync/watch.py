@@ -25,26 +25,7 @@ class WatchStream(ClosableStream[WatchEvent]):
     """
 
     def __init__(self, address: Address, request: WatchRequest) -> None:
-        self._address = address
-        self._request = request
-        super().__init__(self._run())
-
-    def _run(self) -> _io.Stream[WatchEvent]:
-        self._address.ensure()
-        call = _shared.build_call(ops.WATCH, self._address.params, self._request)
-        send = self._address.transport.send(
-            call, ready=self._address.ready, timeout=SILENCE_SECONDS
-        )
-        reader = WatchReader()
-        try:
-            with send as answer, closing(chunks_of(answer)) as chunks:
-                for chunk in chunks:
-                    for event in reader.feed(chunk):
-                        yield event
-        except ConnectionLostError as error:
-            raise _shared.lost("watch", str(error)) from error
-        if not reader.finished:
-            raise _shared.lost("watch", "its stream ended early")
+        super().__init__(_events(address, request))
 
     def sse(self) -> _io.Stream[bytes]:
         """Yield the events as the body of a ``text/event-stream`` answer, for 0.12 clients."""
@@ -54,3 +35,19 @@ class WatchStream(ClosableStream[WatchEvent]):
                     yield _sse.encode_watch(event)
             except SandboxError as error:
                 yield _sse.encode_error(error)
+
+
+def _events(address: Address, request: WatchRequest) -> _io.Stream[WatchEvent]:
+    address.ensure()
+    call = _shared.build_call(ops.WATCH, address.params, request)
+    send = address.transport.send(call, ready=address.ready, timeout=SILENCE_SECONDS)
+    reader = WatchReader()
+    try:
+        with send as answer, closing(chunks_of(answer)) as chunks:
+            for chunk in chunks:
+                for event in reader.feed(chunk):
+                    yield event
+    except ConnectionLostError as error:
+        raise _shared.lost("watch", str(error)) from error
+    if not reader.finished:
+        raise _shared.lost("watch", "its stream ended early")

@@ -21,10 +21,14 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
 
 
 async def test_bytes_go_both_ways_as_they_are(here: Here) -> None:
+    served = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.add(asyncio.current_task())
         while data := await reader.read(1 << 16):
             writer.write(data)
         writer.close()
+        await writer.wait_closed()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = str(server.sockets[0].getsockname()[1])
@@ -36,6 +40,8 @@ async def test_bytes_go_both_ways_as_they_are(here: Here) -> None:
             assert await connection.read() == b"\x00\xff"
             await connection.aclose()
             await connection.aclose()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*filter(None, served))
 
 
 async def test_a_refusal_is_the_engines_own_error(here: Here) -> None:
@@ -47,15 +53,15 @@ async def test_a_refusal_is_the_engines_own_error(here: Here) -> None:
 
 
 async def test_what_is_no_engine_is_said_to_be_none() -> None:
-    ended = asyncio.Event()
+    served = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.add(asyncio.current_task())
         with suppress(asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         writer.close()
         await writer.wait_closed()
-        ended.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -65,6 +71,6 @@ async def test_what_is_no_engine_is_said_to_be_none() -> None:
                 await RawConnection.open(
                     env.transport, ops.CONNECT_PORT, PARAMS | {"port": "80"}, ConnectPort()
                 )
-    async with asyncio.timeout(10):
-        await ended.wait()
     server.close()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*filter(None, served))
