@@ -87,7 +87,7 @@ async def _run(
 
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(connection.environment(url))
-        name = id or f"run-{secrets.token_hex(6)}"
+        name = id if id is not None else f"run-{secrets.token_hex(6)}"
         sandbox = atoll.get_sandbox(engine.namespace(namespace), name, **options)
         if id is None:
             stack.push_async_exit(partial(_destroy, sandbox))

@@ -21,7 +21,7 @@ from atoll.engine.admission import Admission
 from atoll.engine.lifecycle import Lifecycle
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.warm import Kind, Warm, WarmTable
-from atoll.errors import SandboxError
+from atoll.errors import SandboxError, ValidationFailedError
 from atoll.settings import PoolSettings
 from atoll.wire.pool import PoolStats, Prime, WarmKind
 from atoll.wire.sandbox import NamespaceConfig, SandboxOptions
@@ -182,8 +182,15 @@ class WarmPool:
         """Fill the pool, and return when it is full, or as full as the limits allow.
 
         Raises:
+            ValidationFailedError: a number that cannot be kept.
             SandboxError: the kind is unknown.
         """
+        if wanted.target is not None and not 0 <= wanted.target <= self._settings.max_warm:
+            raise ValidationFailedError(
+                f"{wanted.target} containers cannot be kept warm",
+                context={"field": "target", "limit": self._settings.max_warm},
+                suggestion=f"use 0 to {self._settings.max_warm} (pool.max_warm)",
+            )
         self._paused = False
         if wanted.target is not None:
             kind = self.kind(wanted.image, wanted.instance_type)

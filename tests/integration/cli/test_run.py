@@ -51,6 +51,11 @@ def test_a_wrong_option_is_told_before_anything_runs(command: Atoll) -> None:
     assert b"NAME=VALUE" in done.stderr
 
 
+def test_an_empty_id_is_no_new_sandbox(command: Atoll) -> None:
+    """``--id "$UNSET"`` made one of a random name, and kept it."""
+    assert command("run", "--id", "", "--", "true").returncode == 64
+
+
 def test_an_error_is_one_line(command: Atoll) -> None:
     done = command("run", "--id", "-bad-", "--", "true")
     assert done.returncode == 64

@@ -13,6 +13,7 @@ from atoll.errors import (
     ContainerUnavailableError,
     ImageNotFoundError,
     SandboxDestroyedError,
+    ValidationFailedError,
 )
 from atoll.settings import PoolSettings
 from atoll.wire.frames import Kind
@@ -223,6 +224,14 @@ async def test_prime_fills_it_and_shutdown_empties_it(opener: Opener, world: Wor
         assert engine.pool_stats().warm == 3
         await engine.pool.prime(Prime(instance_type="basic", target=1))
         assert sorted(kind.warm for kind in engine.pool_stats().kinds) == [1, 3]
+
+
+@pytest.mark.parametrize("target", [-1, 51, 1 << 62])
+async def test_a_number_that_cannot_be_kept_is_refused(opener: Opener, target: int) -> None:
+    async with opener() as engine:
+        with pytest.raises(ValidationFailedError, match="0 to 50"):
+            await engine.pool.prime(Prime(target=target))
+        assert {kind.target for kind in engine.pool_stats().kinds} <= {0}
 
 
 async def test_prime_says_why_nothing_can_be_made(opener: Opener, world: World) -> None:
