@@ -188,7 +188,8 @@ class Tree:
         self._remembered = 0
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Let go of the directory, and of what is remembered: an error may hold this for long."""
+        self._directories.clear()
         os.close(self._root)
 
     def place(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:

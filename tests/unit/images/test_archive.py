@@ -208,6 +208,16 @@ def test_folders_take_a_bounded_part_of_memory(
         put(tmp_path / "large", archive(*folders), limits)
 
 
+def test_an_error_holds_no_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It and the frames it comes from keep each other until the collector looks, which is rare."""
+    monkeypatch.setattr(archives, "_MAX_REMEMBERED", 10_000)
+    tree = archives.Tree(tmp_path)
+    data = io.BytesIO(archive(*(member(f"d{n}", tarfile.DIRTYPE) for n in range(50))))
+    with pytest.raises(InvalidImageError, match="too much memory"):
+        archives.fill(tree, archives.Bounded(data, 1 << 20), LIMITS)
+    assert not tree._directories
+
+
 def test_members_that_were_placed_are_forgotten(tmp_path: Path) -> None:
     class Watched(archives.Tree):
         def place(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
