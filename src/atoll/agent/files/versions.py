@@ -1,6 +1,6 @@
 """Whether anything below a path changed since an earlier look.
 
-The version is a digest of the tree: names, inodes, modes and owners of all entries that count, and
+The version is a digest of the tree: names, modes and owners of all entries that count, and inode,
 size, mtime and ctime of what is no directory. ctime cannot be set by a user, so no change of content or metadata goes
 unseen. Nothing is kept between calls: a version stays valid over sleep, restarts and any length
 of time, and an idle sandbox pays nothing for it. A look costs one walk.
@@ -17,7 +17,7 @@ from atoll.agent.files import filters, memory, pathnames, walking
 from atoll.agent.files.requests import Fields
 from atoll.agent.files.streams import Stream
 
-_FORM: Final = "1"
+_FORM: Final = "2"
 
 
 def check_changes(stream: Stream, fields: Fields) -> dict[str, Any]:
@@ -64,8 +64,12 @@ def _digest(stream: Stream, path: bytes, chosen: filters.Filter) -> str:
 
 
 def _signature(found: os.stat_result) -> bytes:
-    """Return what must not change. A directory's size and times tell of entries that may not count."""
+    """Return what must not change.
+
+    A directory's size and times tell of entries that may not count; its inode is another one after
+    a restart, where overlayfs makes it up.
+    """
     content: tuple[int, ...] = ()
     if not stat.S_ISDIR(found.st_mode):
-        content = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return repr((found.st_mode, found.st_uid, found.st_gid, found.st_ino, *content)).encode()
+        content = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return repr((found.st_mode, found.st_uid, found.st_gid, *content)).encode()

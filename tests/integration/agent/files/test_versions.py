@@ -101,3 +101,12 @@ def test_a_tree_in_memory_ends_with_the_start_of_its_sandbox(
         assert (answer.status, answer.reason) == ("resync", "restarted")
         assert _check(Path(folder), answer.version).status == "unchanged"
     assert _check(tree, on_disk).status == "unchanged"
+
+
+def test_a_directory_that_got_another_inode_is_unchanged(tree: Path) -> None:
+    """As after a restart, where overlayfs makes up the inodes of directories."""
+    base = _check(tree).version
+    (tree / "a/b").rename(tree / "before")
+    (tree / "a/b").mkdir()
+    (tree / "before").rmdir()
+    assert _check(tree, base).status == "unchanged"
