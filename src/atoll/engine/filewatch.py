@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from atoll.engine.activity import Use
-from atoll.engine.link import Endpoint, Link, LinkError
+from atoll.engine.link import Endpoint, HungUpError, Link, LinkError
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import OperationInterruptedError, SandboxDestroyedError, StaleHandleError
 from atoll.wire.agent import HEARTBEAT_INTERVAL
@@ -51,7 +51,7 @@ async def _reason(sandbox: Sandbox, endpoint: Endpoint, error: LinkError) -> str
     Raises:
         SandboxError: it is not gone: its agent failed.
     """
-    if sandbox.record and sandbox.record.state is State.FROZEN:
+    if isinstance(error, HungUpError) or sandbox.is_in(State.FROZEN):
         return "sandbox_frozen"
     explained = await sandbox.explain(endpoint, error)
     if isinstance(explained, SandboxDestroyedError):

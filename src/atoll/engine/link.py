@@ -55,6 +55,10 @@ class SilenceError(LinkError):
     """The agent neither spoke nor listened for longer than it may."""
 
 
+class HungUpError(LinkError):
+    """We ended the connection ourselves: the sandbox is being frozen."""
+
+
 class Started(msgspec.Struct):
     """What a STARTED frame must hold."""
 
@@ -105,6 +109,7 @@ class Link:
         self._decoder = frames.Decoder()
         self._received = self._decoder.feed(b"")
         self.end = b""  # what the END of a body told
+        self._hung_up = False
 
     @classmethod
     async def open(
@@ -136,6 +141,7 @@ class Link:
 
     def hang_up(self) -> None:
         """End the connection while somebody reads from it."""
+        self._hung_up = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -148,7 +154,7 @@ class Link:
         try:
             await self._loop.sock_sendall(self._socket, frames.encode(kind, payload))
         except OSError as error:
-            raise LinkError(f"the agent hung up ({error})") from error
+            raise self._broken(f"the agent hung up ({error})") from error
 
     async def send_header(self, payload: bytes, fds: Sequence[int]) -> None:
         """Send the HEADER, with *fds* beside its first bytes; raise as `send`."""
@@ -157,7 +163,7 @@ class Link:
             sent = socket.send_fds(self._socket, [frame], list(fds)) if fds else 0
             await self._loop.sock_sendall(self._socket, frame[sent:])
         except OSError as error:
-            raise LinkError(f"the agent hung up ({error})") from error
+            raise self._broken(f"the agent hung up ({error})") from error
 
     async def frames(
         self, silence: float | None = SILENCE, ends: Collection[int] = TERMINAL
@@ -194,10 +200,13 @@ class Link:
         except TimeoutError as error:
             raise SilenceError(f"the agent said nothing for {silence} s") from error
         except OSError as error:
-            raise LinkError(f"the connection to the agent broke ({error})") from error
+            raise self._broken(f"the connection to the agent broke ({error})") from error
         if not data:
-            raise LinkError("the agent hung up before the operation ended")
+            raise self._broken("the agent hung up before the operation ended")
         return data
+
+    def _broken(self, how: str) -> LinkError:
+        return HungUpError(how) if self._hung_up else LinkError(how)
 
     async def reply(
         self, timeout: float | None = SILENCE, *, silence: float | None = None
@@ -283,7 +292,7 @@ class Link:
                 await self._loop.sock_sendall(self._socket, head)
                 await self._loop.sock_sendall(self._socket, part)
             except OSError as error:
-                raise LinkError(f"the agent hung up ({error})") from error
+                raise self._broken(f"the agent hung up ({error})") from error
 
 
 def _goes_on(frame: Frame) -> bool:

@@ -14,7 +14,13 @@ from atoll.wire.sandbox import State
 
 
 def known(
-    id: str, record: Record | None, transition: str | None, generation: int | None, detail: str
+    id: str,
+    record: Record | None,
+    transition: str | None,
+    generation: int | None,
+    detail: str,
+    *,
+    frozen: bool = False,
 ) -> SandboxError | None:
     """Return the reason that record and transition tell, or None.
 
@@ -24,10 +30,17 @@ def known(
         transition: the one under way: start, stop or destroy.
         generation: of the start the operation ran in.
         detail: what the link said.
+        frozen: whether the link was ended because the sandbox was being frozen.
     """
     context = {"sandbox": id, "detail": detail}
     if transition == "destroy" or record is None or record.state is State.DESTROYED:
         return SandboxDestroyedError(f"sandbox {id!r} was destroyed", context=context)
+    if frozen:
+        return OperationInterruptedError(
+            f"sandbox {id!r} was frozen",
+            context=context | {"reason": "frozen"},
+            suggestion="the next call wakes it; what was under way may not have been done",
+        )
     if transition == "stop" or record.state is State.STOPPED:
         if _died(record):
             return unknown(id, detail, gone=True)

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from atoll import errors
-from atoll.engine.link import TERMINAL, Endpoint, Link, LinkError, error_of
+from atoll.engine.link import TERMINAL, Endpoint, HungUpError, Link, LinkError, error_of
 from atoll.errors import OperationNotFoundError, ResourceBusyError, SandboxError
 from atoll.wire.agent import ATTACH_GRACE, OUTPUT_LIMIT, ExecHeader
 from atoll.wire.frames import Frame, Kind
@@ -132,6 +132,8 @@ class Operations:
                 async for frame in frames:
                     yield frame
                 return
+        except HungUpError:  # a frozen agent says nothing
+            raise
         except LinkError as error:
             last = await self._outcome(header["id"])
             if last is None:

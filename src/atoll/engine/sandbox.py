@@ -19,7 +19,7 @@ from atoll.engine import record as rules
 from atoll.engine.activity import Activity, Use
 from atoll.engine.deathwatch import DeathWatch
 from atoll.engine.entry import Entry
-from atoll.engine.link import Endpoint, LinkError
+from atoll.engine.link import Endpoint, HungUpError, LinkError
 from atoll.engine.operations import Operations, not_found
 from atoll.engine.record import IDLE, MEMORY, REQUESTED, Record
 from atoll.engine.sessions import Carried
@@ -273,7 +273,8 @@ class Sandbox:
         """Return why a connection to the agent broke, in terms of what happened to the sandbox."""
         kind = self._transitions.kind
         generation = endpoint.generation if endpoint else None
-        if known := losses.known(self.id, self.record, kind, generation, str(error)):
+        frozen = isinstance(error, HungUpError)
+        if known := losses.known(self.id, self.record, kind, generation, str(error), frozen=frozen):
             return known
         gone = endpoint is not None and await self.check_alive(endpoint)
         return losses.unknown(self.id, str(error), gone=gone)

@@ -4,11 +4,12 @@ from typing import Any
 import pytest
 
 from atoll.engine.engine import Engine
+from atoll.errors import OperationInterruptedError
 from atoll.settings import LifecycleSettings
 from atoll.wire.frames import Kind
 from atoll.wire.process import StartProcessRequest
 from atoll.wire.sandbox import SandboxOptions, State
-from integration.engine.calling import run
+from integration.engine.calling import pending, run
 from integration.engine.conftest import Opener
 from integration.engine.scripted import Peer, World
 
@@ -112,6 +113,18 @@ async def test_connections_end_before_the_freeze_and_are_made_again_after_it(
         while open_ends != 1:
             await asyncio.sleep(0.01)
     await box.destroy()
+
+
+async def test_a_command_that_a_freeze_cuts_is_told_so_at_once(
+    engine: Engine, world: World
+) -> None:
+    box = engine.sandbox("N", "box")
+    await box.configure(SandboxOptions(sleep_mode="freeze"))
+    async with pending(engine, world) as task:
+        await box.sleep()
+        with pytest.raises(OperationInterruptedError, match="was frozen") as caught:
+            await task
+        assert caught.value.context["reason"] == "frozen"
 
 
 async def test_sleeping_is_idempotent_and_wakes_nothing(engine: Engine, world: World) -> None:

@@ -57,6 +57,15 @@ def test_a_container_that_ended_by_itself_was_not_stopped(
     assert error.context["reason"] == reason
 
 
+@pytest.mark.parametrize("found", [record(State.FROZEN), record(State.RUNNING)])
+def test_what_a_freeze_cut_is_told_so_also_when_the_sandbox_runs_again(found: Record) -> None:
+    error = losses.known("box", found, None, 1, "detail", frozen=True)
+    assert error is not None
+    assert (error.code, error.context["reason"]) == ("OPERATION_INTERRUPTED", "frozen")
+    gone = losses.known("box", record(State.DESTROYED), None, 1, "detail", frozen=True)
+    assert isinstance(gone, SandboxDestroyedError)
+
+
 @pytest.mark.parametrize(("gone", "reason"), [(True, "container"), (False, "agent")])
 def test_an_unknown_outcome_is_an_error_and_says_so(gone: bool, reason: str) -> None:
     error: Any = losses.unknown("box", "detail", gone=gone)
