@@ -66,7 +66,9 @@ async def names(sandbox: atoll.Sandbox, path: str) -> set[str]:
 async def test_f01_33_megabytes_are_no_limit(box: Client) -> None:
     data = os.urandom(33 * MB)
     await box.write("/workspace/round", data)
-    assert hashlib.sha256(await box.read("/workspace/round")).digest() == hashlib.sha256(data).digest()
+    assert (
+        hashlib.sha256(await box.read("/workspace/round")).digest() == hashlib.sha256(data).digest()
+    )
 
 
 @pytest.mark.slow

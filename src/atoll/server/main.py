@@ -61,12 +61,6 @@ class Served:
             front.trusting(self._desk.proxies),
             sockets.tcp_connections(),
         )
-        self._site = Site(
-            engine.ports,
-            frozenset(name.lower() for name in engine.settings.server.preview_domains),
-            front.trusting(self._desk.proxies),
-            sockets.tcp_connections(),
-        )
         self._servers: list[HttpServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._leases: Leases | None = None

@@ -8,4 +8,12 @@ from atoll.workers.entry import WorkerEntrypoint
 from atoll.workers.http import URL, Headers, Request, Response
 from atoll.workers.middleware import PreviewMiddleware, preview_app
 
-__all__ = ["URL", "Headers", "PreviewMiddleware", "Request", "Response", "WorkerEntrypoint", "preview_app"]
+__all__ = [
+    "URL",
+    "Headers",
+    "PreviewMiddleware",
+    "Request",
+    "Response",
+    "WorkerEntrypoint",
+    "preview_app",
+]
