@@ -18,6 +18,10 @@ class Cut(Exception):  # noqa: N818  # an end, not an error of ours
     """The answer cannot be completed: the visitor must see that it is cut."""
 
 
+MAX_EARLY = 32
+"""Informational answers (100, 103) that are passed on before the answer itself has to come."""
+
+
 class Exchange:
     """A request that may pass, and its answer.
 
@@ -47,6 +51,7 @@ class Exchange:
         self._host = host
         self.counts = Counts()
         self.status = 0
+        self._early = 0
         self.keep = request.keep_alive
         """Whether the visitor's connection is good for another request."""
 
@@ -192,6 +197,10 @@ class Exchange:
     def _framed(self, response: Response) -> bool:
         """Decide how the body of *response* goes to the visitor; return whether in chunks."""
         if response.informational:
+            self._early += 1
+            if self._early > MAX_EARLY:
+                self.keep_server = False
+                raise _bad(f"more than {MAX_EARLY} answers that are none")
             return False
         self.status = response.status
         self.keep_server = response.keep_alive

@@ -167,3 +167,16 @@ async def test_a_visitor_who_does_not_read_holds_back_the_server() -> None:
             before = sent
             await asyncio.sleep(0.3)
         assert sent < 1 << 26  # buffers of the kernel, and a little of ours
+
+
+async def test_early_answers_without_end_are_a_bad_gateway() -> None:
+    async def serve(reader: Reader, writer: Writer) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async with world(serve) as here:
+        talk = await here.visit(get())
+        assert (await talk.until(b" 50")).count(b" 103 ") <= 32

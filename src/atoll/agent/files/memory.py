@@ -108,7 +108,7 @@ def _no_memory(header: Mapping[str, Any]) -> errors.NoSpaceError:
     return errors.NoSpaceError(
         f"the sandbox has no memory left for {path}",
         context={"path": path, "errno": "ENOMEM"},
-        suggestion="this file system is memory; write to the disk, or take a larger instance type",
+        suggestion="what lies on a tmpfs is memory: write to the disk, or take a larger instance type",
     )
 
 
