@@ -1,6 +1,6 @@
-"""Children of the router for file operations: one process per operation, with the user's ids.
+"""Children of the router: one process per file operation or carried connection, with the user's ids.
 
-Whatever a mount, a FIFO or a slow disk does to it, the router is free.
+Whatever a mount, a FIFO, a slow disk or a server that reads nothing does to it, the router is free.
 """
 
 import gc
@@ -20,7 +20,9 @@ from atoll.wire import frames
 from atoll.wire.frames import Kind
 
 MAX_CHILDREN: Final = 256
-"""File operations at once."""
+"""File operations at once, and as many connections to ports."""
+
+CONNECT: Final = "port.connect"
 
 FIRST_TO_GO: Final = 1000
 """The highest oom_score_adj: what fills memory by a file call is ended before anything else,
@@ -32,7 +34,7 @@ class Children:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._pids: set[int] = set()
+        self._pids: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._pids)
@@ -41,27 +43,28 @@ class Children:
         """Do one operation as *user*; *sock* belongs to the child.
 
         Raises:
-            ResourceBusyError: there are `MAX_CHILDREN`.
+            ResourceBusyError: there are `MAX_CHILDREN` of its kind.
         """
-        if len(self._pids) >= MAX_CHILDREN:
+        kind = "connections to ports" if header.get("op") == CONNECT else "file operations"
+        if list(self._pids.values()).count(kind) >= MAX_CHILDREN:
             raise errors.ResourceBusyError(
-                f"{MAX_CHILDREN} file operations run",
+                f"there are {MAX_CHILDREN} {kind}",
                 context={"limit": MAX_CHILDREN},
                 suggestion="wait for some to end",
             )
         pid = os.fork()
         if not pid:
             _serve(sock, header, user, self._config)
-        self._pids.add(pid)
+        self._pids[pid] = kind
         sock.close()
 
     def ended(self, pid: int) -> None:
         """Note that *pid* was reaped."""
-        self._pids.discard(pid)
+        self._pids.pop(pid, None)
 
     def pids(self) -> set[int]:
         """Return the processes of all of them."""
-        return self._pids.copy()
+        return set(self._pids)
 
     def signal(self, number: int) -> None:
         """Send a signal to all of them."""
@@ -75,17 +78,31 @@ def _serve(sock: socket.socket, header: dict[str, Any], user: str, config: Confi
         gc.disable()
         keep_only({0, 1, 2, sock.fileno(), *config.procs})
         _confine(sock, user, config)
-        from atoll.agent.files import dispatch, memory
-
-        if config.procs and memory.takes_memory(header):
-            memory.move(sock, header, config.procs)
-        procs = config.procs if header.get("op") in dispatch.RUN_PROGRAMS else ()
-        keep_only({0, 1, 2, sock.fileno(), *procs})
-        dispatch.serve(sock, header, procs)
+        if header.get("op") == CONNECT:
+            _carry(sock, header)
+        else:
+            _use_files(sock, header, config)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
+
+
+def _carry(sock: socket.socket, header: dict[str, Any]) -> None:
+    from atoll.agent import ports
+
+    keep_only({0, 1, 2, sock.fileno()})
+    ports.serve(sock, header)
+
+
+def _use_files(sock: socket.socket, header: dict[str, Any], config: Config) -> None:
+    from atoll.agent.files import dispatch, memory
+
+    if config.procs and memory.takes_memory(header):
+        memory.move(sock, header, config.procs)
+    procs = config.procs if header.get("op") in dispatch.RUN_PROGRAMS else ()
+    keep_only({0, 1, 2, sock.fileno(), *procs})
+    dispatch.serve(sock, header, procs)
 
 
 def _confine(sock: socket.socket, user: str, config: Config) -> None:

@@ -75,6 +75,7 @@ class Router:
             "session.env": self._set_env,
             "session.export": self._export,
             "session.import": self._import,
+            "port.connect": self._connect_port,
             "shutdown": self._shutdown,
             **code.routes,
         }
@@ -148,6 +149,11 @@ class Router:
         user = request.header.get("user") or (session and session.user) or self._config.user
         header = {**request.header, "cwd": request.header.get("cwd") or cwd}
         self._children.start(request.sock, header, str(user))
+
+    def _connect_port(self, request: Request) -> None:
+        wanted = request.header
+        checked = {**wanted, "address": str(wanted["address"]), "port": int(wanted["port"])}
+        self._children.start(request.sock, checked, self._config.user)
 
     def _create_session(self, request: Request) -> None:
         wanted = {**request.header, "id": request.header.get("id") or os.urandom(8).hex()}

@@ -18,8 +18,8 @@ from atoll.errors import (
     ServiceNotRespondingError,
     StalePreviewUrlError,
 )
-from atoll.network import dial
 from atoll.proxy.access import Access
+from atoll.wire.agent import CONNECT_TIMEOUT
 from atoll.wire.ports import Visit
 from atoll.wire.sandbox import State
 
@@ -33,9 +33,6 @@ can hold, so that one preview under load leaves room for the others."""
 
 MAX_DIALS = 4
 """Connections of one preview that are being opened at once: each takes a thread for 0.3 ms."""
-
-DIAL_TIME = 5.0
-"""Seconds a server inside has to take a connection; loopback answers at once, a full queue never."""
 
 MAX_VISITS = 500
 """Entries of the access log of one preview, about 300 bytes each; in memory only."""
@@ -187,11 +184,11 @@ async def connect(endpoint: Endpoint, port: int) -> socket.socket:
         ServiceNotRespondingError: nothing takes connections there.
     """
     try:
-        inside = await probes.namespace(endpoint)
+        dial = await probes.connector(endpoint)
         for address in probes.ADDRESSES:
             try:
-                async with asyncio.timeout(DIAL_TIME):
-                    return await dial.connect(inside, address, port)
+                async with asyncio.timeout(CONNECT_TIMEOUT):
+                    return await dial(address, port)
             except (OSError, TimeoutError) as error:
                 failure: Exception = error
     except LinkError as error:

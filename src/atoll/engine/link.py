@@ -139,6 +139,14 @@ class Link:
         """End the connection; nobody may read or write any more."""
         self._socket.close()
 
+    async def part(self, patience: float) -> None:
+        """Send nothing more; wait *patience* seconds at most until the agent has read it all."""
+        with suppress(OSError, TimeoutError):
+            self._socket.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(patience):
+                while await self._loop.sock_recv(self._socket, _READ):
+                    pass
+
     def hang_up(self) -> None:
         """End the connection while somebody reads from it."""
         self._hung_up = True
@@ -345,6 +353,7 @@ class Endpoint:
     host_ref: str
     generation: int
     _links: "WeakSet[Link]" = field(default_factory=WeakSet, repr=False)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set, repr=False)  # end with their links
 
     async def open(self, header: Mapping[str, Any], fds: Sequence[int] = ()) -> Link:
         """Start an operation; *fds* are handed to the agent with its header.

@@ -254,9 +254,9 @@ class Ports:
         async with box.use() as endpoint:
             missing = list(dict.fromkeys(wanted.ports))
             while missing:
-                inside = await probes.namespace(endpoint)
+                connect = await probes.connector(endpoint)
                 asked = [WaitForPort(port=port, mode="tcp") for port in missing]
-                found = await asyncio.gather(*(probes.answer(inside, one) for one in asked))
+                found = await asyncio.gather(*(probes.answer(connect, one) for one in asked))
                 pairs = zip(missing, found, strict=True)
                 missing = [port for port, answer in pairs if answer is None]
                 if time.monotonic() >= until:

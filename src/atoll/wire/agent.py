@@ -26,6 +26,10 @@ Operations (`op` of the header) and their frames, engine → agent ⇢ agent →
                    interpreter died. ``attach`` and ``control`` (CANCEL) as for exec.
 ``code.*``         create, list, delete, interrupt, variables ⇢ REPLY
 ``fs.*``           see `atoll.agent.files.dispatch`; bodies as DATA* END in either direction
+``port.connect``   `address, port, timeout?`, then DATA* END ⇢ REPLY DATA* END (or ERROR), both
+                   ways at once: the bytes of a connection to a server inside, which the
+                   network cannot carry to the engine. ERROR SERVICE_NOT_RESPONDING with
+                   `reason`: refused, timeout, …
 ``shutdown``       `grace signal?` ⇢ REPLY; TERM (or `signal`) to every command, KILL after the grace
 =================  =========================================================================
 
@@ -52,6 +56,9 @@ HELLO_TIMEOUT: Final = 30.0
 
 HEARTBEAT_INTERVAL: Final = 15.0
 """Seconds between HEARTBEAT frames of a silent operation (semantics.md "Commands" 7)."""
+
+CONNECT_TIMEOUT: Final = 5.0
+"""Seconds a server inside has to take a connection; loopback answers at once, a full queue never."""
 
 ATTACH_GRACE: Final = 10.0
 """Seconds an operation with an id waits for its caller to attach again before it is cancelled."""

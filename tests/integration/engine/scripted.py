@@ -55,6 +55,7 @@ class ScriptedRuntime:
     """Implements `Runtime`; `scripts` answers operations by name."""
 
     name = level = "scripted"
+    by_namespace = True
 
     def __init__(self) -> None:
         self.running: dict[str, ContainerSpec] = {}

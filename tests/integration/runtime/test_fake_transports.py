@@ -1,13 +1,16 @@
 """The link's two transports: the same operations by a unix socket and by TCP with a token."""
 
+import http.server
 import json
 import os
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
 import pytest
 
 from atoll.engine.link import Endpoint, Link, LinkError
@@ -157,3 +160,32 @@ def test_a_command_outlives_an_engine_that_is_killed(level: str, tmp_path: Path)
         body = client.get(BOX + "/operations/k1").json()
     assert (body["stdout"], body["exitCode"]) == ("done\n", 5)
     second.end(signal.SIGKILL)
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", "1000000")
+        self.end_headers()
+        self.wfile.write(b"x" * 1_000_000)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_preview_reaches_its_server(level: str, tmp_path: Path) -> None:
+    engine = EngineProcess(tmp_path / "state", "--port", "0", level=level)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            with engine.client() as client:
+                port = server.server_address[1]
+                waited = client.post(BOX + "/ports/wait", json={"ports": [port], "wait": 10_000})
+                told = client.post(BOX + "/ports", json={"port": port, "hostname": "localhost"})
+            assert waited.status_code == told.status_code == 200, waited.text + told.text
+            host = httpx2.URL(told.json()["url"]).host
+            page = httpx2.get(engine.hello["url"], headers={"host": host})
+            assert (page.status_code, len(page.content)) == (200, 1_000_000)
+        finally:
+            server.shutdown()
+            engine.end(signal.SIGKILL)

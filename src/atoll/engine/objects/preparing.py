@@ -188,4 +188,4 @@ async def _answers(box: "Sandbox", port: int, process: str | None) -> bool:
     wanted = WaitForPort(port=port, mode="tcp")
     if process is not None:
         return (await box.shared.processes.wait_for_port(box, process, wanted)).ready
-    return await ports.answer(await ports.namespace(endpoint), wanted) is not None
+    return await ports.answer(await ports.connector(endpoint), wanted) is not None

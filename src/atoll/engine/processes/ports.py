@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from atoll.engine import carried
 from atoll.engine.activity import Use
 from atoll.engine.link import Endpoint, LinkError
 from atoll.engine.processes.streams import Process
@@ -25,6 +27,9 @@ _AT_LEAST = 0.25
 """Seconds of a single try, also when the caller waits for less."""
 
 _STATUS_LINE = 64
+
+Connect = Callable[[str, int], Awaitable[socket.socket]]
+"""Connects to a loopback address and a port inside; raises an OSError where nobody listens."""
 
 
 def check(wanted: WaitForPort) -> None:
@@ -49,6 +54,17 @@ def check(wanted: WaitForPort) -> None:
             context={"field": "path"},
             suggestion="begin with / and percent-encode spaces and other letters",
         )
+
+
+async def connector(endpoint: Endpoint) -> Connect:
+    """Return how the sandbox's ports are reached: directly, or where that cannot be by its agent.
+
+    Raises:
+        LinkError: the sandbox is gone.
+    """
+    if endpoint.runtime.by_namespace:
+        return partial(dial.connect, await namespace(endpoint))
+    return partial(carried.connect, endpoint)
 
 
 async def namespace(endpoint: Endpoint) -> Path | None:
@@ -92,7 +108,7 @@ async def _ask(sandbox: "Sandbox", wanted: WaitForPort) -> int | None:
         return None
     sandbox.activity.note(Use.PORT_PROBE)
     try:
-        return await answer(await namespace(endpoint), wanted)
+        return await answer(await connector(endpoint), wanted)
     except LinkError:
         return None
 
@@ -114,9 +130,9 @@ async def _before_end(
         await asyncio.wait(both)
 
 
-async def answer(inside: Path | None, wanted: WaitForPort) -> int | None:
+async def answer(connect: Connect, wanted: WaitForPort) -> int | None:
     """Return the status with which the port answers (0: it takes connections); None: not yet."""
-    tries = [asyncio.create_task(_try(inside, address, wanted)) for address in ADDRESSES]
+    tries = [asyncio.create_task(_try(connect, address, wanted)) for address in ADDRESSES]
     try:
         for done in asyncio.as_completed(tries):
             if (status := await done) is not None:
@@ -128,10 +144,10 @@ async def answer(inside: Path | None, wanted: WaitForPort) -> int | None:
         await asyncio.wait(tries)
 
 
-async def _try(inside: Path | None, address: str, wanted: WaitForPort) -> int | None:
+async def _try(connect: Connect, address: str, wanted: WaitForPort) -> int | None:
     with suppress(OSError, TimeoutError, ValueError):
         async with asyncio.timeout(PATIENCE):
-            with await dial.connect(inside, address, wanted.port) as connection:
+            with await connect(address, wanted.port) as connection:
                 if wanted.mode == "tcp":
                     return 0
                 status = await _status(connection, wanted)

@@ -54,6 +54,7 @@ class OciRuntime:
     """Drives one OCI runtime. Make it with `open`."""
 
     level = "container"
+    by_namespace = True
 
     def __init__(
         self,

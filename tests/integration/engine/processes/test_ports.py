@@ -1,12 +1,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from atoll.engine.processes.ports import answer, check
 from atoll.errors import InvalidPortNumberError, ValidationFailedError
+from atoll.network import dial
 from atoll.wire.process import WaitForPort
+
+DIRECT = partial(dial.connect, None)
 
 
 @asynccontextmanager
@@ -31,7 +35,7 @@ async def server(reply: bytes, host: str = "127.0.0.1") -> AsyncIterator[tuple[i
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_both_loopback_addresses_are_asked(host: str) -> None:
     async with server(b"HTTP/1.1 204 None\r\n\r\n", host) as (port, seen):
-        assert await answer(None, WaitForPort(port=port, path="/ready?x=1")) == 204
+        assert await answer(DIRECT, WaitForPort(port=port, path="/ready?x=1")) == 204
     assert seen[0].startswith(b"GET /ready?x=1 HTTP/1.1\r\nHost: localhost:")
 
 
@@ -48,7 +52,7 @@ async def test_only_a_wanted_status_counts(
     status: int, wanted: tuple[int, int], found: int | None
 ) -> None:
     async with server(b"HTTP/1.0 %d X\r\n\r\n" % status) as (port, _):
-        assert await answer(None, WaitForPort(port=port, status=wanted)) == found
+        assert await answer(DIRECT, WaitForPort(port=port, status=wanted)) == found
 
 
 @pytest.mark.parametrize(
@@ -56,15 +60,15 @@ async def test_only_a_wanted_status_counts(
 )
 async def test_what_is_not_http_does_not_answer_but_takes_connections(reply: bytes) -> None:
     async with server(reply) as (port, _):
-        assert await answer(None, WaitForPort(port=port)) is None
-        assert await answer(None, WaitForPort(port=port, mode="tcp")) == 0
+        assert await answer(DIRECT, WaitForPort(port=port)) is None
+        assert await answer(DIRECT, WaitForPort(port=port, mode="tcp")) == 0
 
 
 async def test_nobody_there_is_no_answer() -> None:
     async with server(b"") as (port, _):
         pass
     for mode in ("http", "tcp"):
-        assert await answer(None, WaitForPort(port=port, mode=mode)) is None
+        assert await answer(DIRECT, WaitForPort(port=port, mode=mode)) is None
 
 
 @pytest.mark.parametrize(
