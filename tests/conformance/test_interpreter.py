@@ -7,6 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -253,6 +254,26 @@ async def test_variables_go_in_and_are_described(sandbox: atoll.Sandbox) -> None
     found = {variable.name: variable for variable in await context.variables()}
     assert (found["numbers"].type, found["numbers"].shape) == ("list", [3])
     assert found["raw"].preview == "b'\\x00\\xff'"
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+async def test_a_variable_that_is_no_parquet_file_is_refused(
+    sandbox: atoll.Sandbox, language: str
+) -> None:
+    class Frame:
+        def to_parquet(self, target: BytesIO) -> None:
+            target.write(b"PAR1 and no more PAR1")
+
+    with pytest.raises(atoll.errors.ValidationFailedError) as refused:
+        await sandbox.create_code_context(language=language, variables={"frame": Frame()})
+    assert refused.value.context["field"] == "variables"
+
+
+async def test_a_variable_that_javascript_lets_nobody_set_is_refused(
+    sandbox: atoll.Sandbox,
+) -> None:
+    with pytest.raises(atoll.errors.ValidationFailedError):
+        await sandbox.create_code_context(language="javascript", variables={"undefined": 1})
 
 
 async def test_environment_is_that_of_context_run_and_sandbox(sandbox: atoll.Sandbox) -> None:

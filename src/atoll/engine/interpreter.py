@@ -3,7 +3,8 @@
 Contexts are processes: they end when the sandbox stops, and reading them wakes nothing.
 """
 
-from collections.abc import AsyncIterator
+import base64
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import msgspec
 
 from atoll.engine.link import LinkError
 from atoll.engine.sandbox import Sandbox
+from atoll.errors import ValidationFailedError
 from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.base import Result
 from atoll.wire.frames import Frame
@@ -27,6 +29,10 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 OPENING = 90.0
 """Seconds the first context may take: imports from a cold disk on a busy machine."""
+
+_FORMS = frozenset({"json", "bytes", "parquet"})
+_PARQUET = b"PAR1"
+"""Both ends of every parquet file."""
 
 
 def code_header(
@@ -63,8 +69,49 @@ async def run(
             yield frames
 
 
+def check_variables(given: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse what is no variable of a `CreateContextRequest`. Pure.
+
+    Raises:
+        ValidationFailedError: a name is no identifier, or a value has none of the forms.
+    """
+    for name, form in given.items():
+        field = f"variables.{name}"
+        if not name.isidentifier():
+            raise ValidationFailedError(
+                f"{name!r} is no name of a variable", context={"field": "variables", "name": name}
+            )
+        if len(form) != 1 or not form.keys() <= _FORMS:
+            raise ValidationFailedError(
+                f"{field} has not exactly one of {', '.join(sorted(_FORMS))}",
+                context={"field": field},
+                suggestion='{"json": value}, {"bytes": base64} or {"parquet": base64}',
+            )
+        if "json" not in form:
+            _check_bytes(field, *form.items())
+
+
+def _check_bytes(field: str, form: tuple[str, Any]) -> None:
+    kind, value = form
+    try:
+        data = base64.b64decode(value, validate=True)
+    except (TypeError, ValueError) as error:
+        raise ValidationFailedError(
+            f"{field}.{kind} is no base64", context={"field": f"{field}.{kind}"}
+        ) from error
+    if kind == "parquet" and not (data.startswith(_PARQUET) and data.endswith(_PARQUET)):
+        raise ValidationFailedError(
+            f"{field}.parquet is no parquet file", context={"field": f"{field}.parquet"}
+        )
+
+
 async def create(sandbox: Sandbox, wanted: CreateContextRequest) -> ContextInfo:
-    """Make a context; ready when this returns."""
+    """Make a context; ready when this returns.
+
+    Raises:
+        ValidationFailedError: a variable has no proper form.
+    """
+    check_variables(wanted.variables)
     header = {
         "op": "code.create",
         "language": wanted.language,

@@ -59,6 +59,10 @@ def variable_forms(variables: Mapping[str, Any] | None) -> dict[str, dict[str, A
         ValidationFailedError: a name is no identifier, or a value has no form.
         FileTooLargeError: they are more than `MAX_VARIABLES` together.
     """
+    if not isinstance(variables, Mapping | None):
+        raise errors.ValidationFailedError(
+            "variables is no mapping of names to values", context={"field": "variables"}
+        )
     forms = {name: _form(name, value) for name, value in (variables or {}).items()}
     if len(msgspec.json.encode(forms)) > MAX_VARIABLES:
         raise errors.FileTooLargeError(
@@ -70,7 +74,7 @@ def variable_forms(variables: Mapping[str, Any] | None) -> dict[str, dict[str, A
 
 
 def _form(name: str, value: Any) -> dict[str, Any]:
-    if not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier():
         raise errors.ValidationFailedError(
             f"{name!r} is no name of a variable", context={"field": "variables"}
         )
@@ -92,11 +96,12 @@ def _parquet(name: str, frame: Any) -> bytes:
     target = io.BytesIO()
     try:
         frame.to_parquet(target)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError, NotImplementedError) as error:
+        missing = isinstance(error, ImportError)
         raise errors.ValidationFailedError(
             f"variable {name!r} cannot be sent: {error}",
             context={"field": "variables", "name": name},
-            suggestion="install pyarrow here; frames travel as parquet",
+            suggestion="install pyarrow here; frames travel as parquet" if missing else None,
         ) from error
     return target.getvalue()
 

@@ -50,8 +50,10 @@ def test_variables_travel_in_the_form_of_their_type() -> None:
     assert _code.variable_forms(None) == {}
 
 
-@pytest.mark.parametrize("given", [{"no name": 1}, {"a": object()}, {"a": Frame(missing=True)}])
-def test_what_cannot_travel_is_refused_by_name(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("given", [
+    {"no name": 1}, {1: 1}, {"a": object()}, {"a": Frame(missing=True)}, [1], 1,
+])  # fmt: skip
+def test_what_cannot_travel_is_refused_by_name(given: Any) -> None:
     with pytest.raises(errors.ValidationFailedError):
         _code.variable_forms(given)
 

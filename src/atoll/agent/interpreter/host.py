@@ -113,8 +113,9 @@ class Host:
 
         def tell(told: dict[str, Any] | errors.SandboxError) -> None:
             if not isinstance(told, errors.SandboxError) and "failed" in told:
-                told = errors.CodeExecutionError(
+                told = errors.ValidationFailedError(
                     f"the variables could not be set: {told['failed']}",
+                    context={"field": "variables"},
                     suggestion="frames need pandas and pyarrow in the sandbox",
                 )
             if isinstance(told, errors.SandboxError):

@@ -48,7 +48,7 @@ def test_runs_are_among_the_operations(agent: Client) -> None:
         ({"env": {"PATH": "/nowhere"}, "language": "js"}, "JAVASCRIPT_NOT_AVAILABLE"),
         ({"cwd": "/no/such/place"}, "FILE_NOT_FOUND"),
         ({"env": {"a=b": "c"}}, "VALIDATION_FAILED"),
-        ({"variables": {"f": {"parquet": "AA=="}}}, "CODE_EXECUTION_ERROR"),
+        ({"variables": {"f": {"parquet": "AA=="}}}, "VALIDATION_FAILED"),
     ],
 )
 def test_a_context_that_cannot_be_made_leaves_nothing(

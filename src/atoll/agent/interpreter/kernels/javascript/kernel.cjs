@@ -124,11 +124,17 @@ function applyEnv(env) {
   }
 }
 
+function value(name, form) {
+  if ('json' in form) return form.json;
+  if ('bytes' in form) return Buffer.from(form.bytes, 'base64');
+  throw new Error(`${name}: frames of pandas are for Python contexts`);
+}
+
 function assign(id, given) {
-  for (const [name, form] of Object.entries(given)) {
-    if ('json' in form) globalThis[name] = form.json;
-    else if ('bytes' in form) globalThis[name] = Buffer.from(form.bytes, 'base64');
-    else return send('V', id, { failed: `${name}: frames of pandas are for Python contexts` });
+  try {
+    for (const [name, form] of Object.entries(given)) globalThis[name] = value(name, form);
+  } catch (error) { // as of `undefined`, which nobody may set
+    return send('V', id, { failed: error.message });
   }
   return send('V', id, {});
 }
