@@ -259,9 +259,10 @@ class Ports:
                 found = await asyncio.gather(*(probes.answer(connect, one) for one in asked))
                 pairs = zip(missing, found, strict=True)
                 missing = [port for port, answer in pairs if answer is None]
-                if time.monotonic() >= until:
+                left = until - time.monotonic()
+                if not missing or left <= 0:
                     break
-                await asyncio.sleep(max(0.02, wanted.interval_ms / 1000) if missing else 0)
+                await asyncio.sleep(min(left, max(0.02, wanted.interval_ms / 1000)))
             return missing
 
 

@@ -9,12 +9,12 @@ import builtins
 import functools
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Any, cast
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, TypeVar, cast
 
 import msgspec
 import structlog
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from atoll.engine.link import error_of
@@ -36,6 +36,7 @@ JSON_TIME = 60.0
 _DIGITS = 18
 """Of an offset. `int` of thousands of them is an error."""
 
+ResultT = TypeVar("ResultT")
 Headers = Mapping[str, str]
 
 AS_IT_COMES: Headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -59,17 +60,8 @@ class Stream:
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Run the work beside a watch for the end of the connection."""
         self._send = send
-        work = asyncio.create_task(self._run(self))
-        gone = asyncio.create_task(_disconnected(receive))
-        try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            if not work.done():
-                work.cancel()
-            await asyncio.wait({work})
-        if not work.cancelled():
-            work.result()
+        with suppress(ClientDisconnect):
+            await attended(receive, self._run(self))
 
     async def start(self, status: int, content_type: str, headers: Headers | None = None) -> None:
         """Send the head of the answer."""
@@ -86,6 +78,26 @@ class Stream:
     async def end(self) -> None:
         """End the body properly. Without it the caller sees that it was cut."""
         await self._send({"type": "http.response.body", "body": b""})
+
+
+async def attended(receive: Receive, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Return what *work* does, which is cancelled when the caller is gone.
+
+    Raises:
+        ClientDisconnect: the caller left before the end.
+    """
+    task = asyncio.create_task(work)
+    gone = asyncio.create_task(_disconnected(receive))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+        if not task.done():
+            task.cancel()
+        await asyncio.wait({task})
+    if task.cancelled():
+        raise ClientDisconnect
+    return task.result()
 
 
 async def _disconnected(receive: Receive) -> None:

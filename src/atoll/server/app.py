@@ -5,7 +5,7 @@ One path may have several operations, by method. What an operation takes and ans
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import msgspec
@@ -111,7 +111,8 @@ def _endpoint(desk: Desk, op: Op[Any, Any], handler: Handler) -> Endpoint:
                 lambda: _answer(handler(desk.engine, request, wanted)),
             )
             return Response(body, media_type=shapes.JSON)
-        result = await handler(desk.engine, request, wanted)
+        work = handler(desk.engine, request, wanted)
+        result = await (_attended(request, work) if op.waits else work)
         if isinstance(result, msgspec.Struct):
             return Response(msgspec.json.encode(result), media_type=shapes.JSON)
         return cast("ASGIApp", result)
@@ -132,6 +133,15 @@ def _resumable(op: Op[Any, Any], request: Request) -> bool:
     if op.kind is not Kind.STREAM or shapes.JSON in headers.get("accept", shapes.JSON):
         return False
     return not op.mutates or "idempotency-key" in headers  # who made no key knows no operation
+
+
+async def _attended(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """Wait as long as the caller does and the engine runs."""
+    try:
+        with request.scope["call"].waiting():
+            return await answer.attended(request.receive, work)
+    finally:
+        work.close()  # where it never began
 
 
 async def _answer(work: Awaitable[Any]) -> bytes:

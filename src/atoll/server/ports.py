@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 
+import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -22,6 +23,9 @@ from atoll.wire.base import Done, Empty
 
 RETRY = 0.05
 """Seconds between two tries to connect to a server that is starting."""
+
+MAX_WAIT = 600.0
+"""Seconds one request waits for a port; who wants to wait longer asks again."""
 
 SWITCHED = (
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
@@ -79,7 +83,9 @@ async def log(engine: Engine, request: Request, wanted: Empty) -> wire.AccessLog
 
 async def wait(engine: Engine, request: Request, wanted: wire.WaitForPorts) -> wire.PortsReady:
     """Start the sandbox and wait for ports."""
-    return wire.PortsReady(missing=await engine.ports.wait(_object(engine, request), wanted))
+    wait_ms = min(wanted.wait_ms, round(MAX_WAIT * 1000))
+    bounded = msgspec.structs.replace(wanted, wait_ms=wait_ms)
+    return wire.PortsReady(missing=await engine.ports.wait(_object(engine, request), bounded))
 
 
 async def open_tunnel(engine: Engine, request: Request, wanted: wire.OpenTunnel) -> wire.Tunnel:
@@ -126,7 +132,7 @@ class Raw:
 async def connect(engine: Engine, request: Request, wanted: wire.ConnectPort) -> ASGIApp:
     """Connect the caller to a port inside, which is waited for."""
     box, port = _object(engine, request), exposures.check_number(request.path_params["port"])
-    until = time.monotonic() + wanted.wait_ms / 1000
+    until = time.monotonic() + min(wanted.wait_ms / 1000, MAX_WAIT)
     async with box.use() as endpoint:
         while True:
             try:

@@ -3,10 +3,11 @@
 At a stop no new request begins. Calls that change something get time to end; streams do not, as
 their callers attach again to the next engine and go on where they were. What is cut before its
 answer began is told so: a stream that it may be sent again, a call that its outcome is not known.
+Waits (`Op.waits`) get no time: they change nothing, and may be for long.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +35,7 @@ class Call:
         self._among: Underway | None = None
         self._task: asyncio.Task[Any] | None = None
         self._why: SandboxError | None = None
+        self._waiting = False
 
     def begin(self, op: Op[Any, Any], target: dict[str, str], *, resumable: bool) -> None:
         """Say what the request asks for."""
@@ -44,6 +46,26 @@ class Call:
         if self._task and self._why is None:
             self._why = why
             self._task.cancel()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Mark the call as one that only waits for something.
+
+        Raises:
+            ContainerNotReadyError: the engine is stopping.
+        """
+        if self._among and self._among.stopping:
+            raise stopping()
+        self._waiting = True
+        try:
+            yield
+        finally:
+            self._waiting = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it only waits now."""
+        return self._waiting
 
     def end_others(self, caller: str) -> None:
         """End everything else that the key *caller* has under way: it was revoked."""
@@ -111,10 +133,9 @@ class Underway:
             seconds: how long calls may take that cannot be resumed.
         """
         self.stopping = True
+        self._cut(lambda call: call.waits)
         await self._wait(min(STREAM_GRACE, seconds))
-        for call in list(self.calls):
-            if call.resumable:
-                call.cut(stopping())
+        self._cut(lambda call: call.resumable)
         await self._wait(max(0.0, seconds - STREAM_GRACE))
         for call in list(self.calls):
             call.cut(OperationInterruptedError(
@@ -122,6 +143,10 @@ class Underway:
                 suggestion="it is not known whether it was done; look before trying again",
             ))  # fmt: skip
         await self._wait(STREAM_GRACE)
+
+    def _cut(self, chosen: Callable[[Call], bool]) -> None:
+        for call in filter(chosen, list(self.calls)):
+            call.cut(stopping())
 
     async def _wait(self, seconds: float) -> None:
         await asyncio.wait({waiting := asyncio.ensure_future(self._empty.wait())}, timeout=seconds)

@@ -35,8 +35,9 @@ class Op(Generic[RequestT, ResultT]):
     kind: Kind = Kind.UNARY
     scope: Scope = Scope.RUN
     shared: bool = False  # for keys of every namespace, though the path names none
+    waits: bool = False  # for what comes by itself: ends with its caller, and when the engine stops
 
     @property
     def mutates(self) -> bool:
         """Whether the call may change something (and so takes an ``Idempotency-Key``)."""
-        return self.scope is not Scope.READ and self.method != "GET"
+        return self.scope is not Scope.READ and self.method != "GET" and not self.waits

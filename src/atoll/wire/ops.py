@@ -207,8 +207,9 @@ CLEANUP_PROCESSES = Op(
     "cleanup_completed_processes", "POST", PROCESSES + "/cleanup", Empty, process.Count
 )
 GET_PROCESS = Op(
-    "get_process", "GET", PROCESS, process.ProcessQuery, process.ProcessInfo, scope=_READ
-)
+    "get_process", "GET", PROCESS, process.ProcessQuery, process.ProcessInfo,
+    scope=_READ, waits=True,
+)  # fmt: skip
 KILL_PROCESS = Op("kill_process", "DELETE", PROCESS, process.KillProcess, process.ProcessInfo)
 PROCESS_LOGS = Op(
     "get_process_logs", "GET", PROCESS + "/logs", process.LogsRequest, process.ProcessLogs,
@@ -220,7 +221,7 @@ STREAM_PROCESS_LOGS = Op(
 )  # fmt: skip
 WAIT_FOR_PORT = Op(
     "wait_for_port", "POST", PROCESS + "/port", process.WaitForPort, process.PortAnswer,
-    scope=_READ,
+    scope=_READ, waits=True,
 )  # fmt: skip
 
 
@@ -249,7 +250,9 @@ PORTS = SANDBOX + "/ports"
 PORT = PORTS + "/{port}"
 EXPOSE_PORT = Op("expose_port", "POST", PORTS, ports.ExposePort, ports.ExposedPort)
 LIST_PORTS = Op("get_exposed_ports", "GET", PORTS, ports.ListPorts, ports.ExposedPorts, scope=_READ)
-WAIT_FOR_PORTS = Op("wait_for_ports", "POST", PORTS + "/wait", ports.WaitForPorts, ports.PortsReady)
+WAIT_FOR_PORTS = Op(
+    "wait_for_ports", "POST", PORTS + "/wait", ports.WaitForPorts, ports.PortsReady, waits=True
+)
 CHECK_PORT = Op("check_port", "GET", PORT, ports.CheckPort, ports.PortState, scope=_READ)
 UNEXPOSE_PORT = Op("unexpose_port", "DELETE", PORT, Empty, Done)
 PREVIEW_LINK = Op("preview_link", "POST", PORT + "/link", ports.MakeLink, ports.PreviewLink)
@@ -259,8 +262,9 @@ OPEN_TUNNEL = Op("open_tunnel", "POST", TUNNEL, ports.OpenTunnel, ports.Tunnel)
 DESTROY_TUNNEL = Op("destroy_tunnel", "DELETE", TUNNEL, Empty, Done)
 LIST_TUNNELS = Op("list_tunnels", "GET", SANDBOX + "/tunnels", Empty, ports.TunnelList, scope=_READ)
 CONNECT_PORT = Op(
-    "connect_port", "GET", PORT + "/connect", ports.ConnectPort, Done, kind=Kind.STREAM
-)
+    "connect_port", "GET", PORT + "/connect", ports.ConnectPort, Done,
+    kind=Kind.STREAM, waits=True,
+)  # fmt: skip
 CONNECT_PREVIEWS = Op(
     "connect_previews", "GET", "/v2/previews", ports.ConnectPreviews, Done,
     kind=Kind.STREAM, shared=True,

@@ -98,7 +98,10 @@ class AccessLog(Result, frozen=True, kw_only=True):
 
 
 class WaitForPorts(Request, frozen=True, kw_only=True):
-    """Ports that have to take connections; the sandbox is started first."""
+    """Ports that have to take connections; the sandbox is started first.
+
+    One request waits 10 minutes at most; who wants to wait longer asks again.
+    """
 
     ports: list[Whole]
     wait_ms: Millis = msgspec.field(default=90_000, name="wait")
@@ -113,6 +116,8 @@ class PortsReady(Result, frozen=True, kw_only=True):
 
 class ConnectPort(Request, frozen=True, kw_only=True):
     """How to connect to a port: how long to wait for a server there, in milliseconds.
+
+    One request waits 10 minutes at most.
 
     `hold` keeps the sandbox awake as long as the connection is open, not only while bytes go by.
     """

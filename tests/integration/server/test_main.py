@@ -110,6 +110,45 @@ def test_a_call_under_way_ends_before_the_engine_does(engines: Engines) -> None:
     assert [result["stdout"] for result in results] == ["done\n"]
 
 
+def test_a_wait_does_not_hold_up_a_stop(engines: Engines) -> None:
+    """It may have years left, and changes nothing."""
+    first = engines.start()
+
+    def wait() -> httpx2.Response:
+        with first.client() as client:
+            return client.post(BOX + "/ports/wait", json={"ports": [1], "wait": 600_000})
+
+    with ThreadPoolExecutor() as pool, first.client() as client:
+        waiting = pool.submit(wait)
+        eventually(lambda: client.get(BOX).json().get("state") == "running")
+        began = time.monotonic()
+        assert first.end() == 0
+        assert time.monotonic() - began < 10
+        told = waiting.result()
+    assert (told.status_code, told.json()["code"]) == (503, "CONTAINER_NOT_READY")
+
+
+def test_a_wait_for_a_process_does_not_hold_up_a_stop(engines: Engines) -> None:
+    """Also in the middle of a probe that is not answered."""
+    first = engines.start()
+    with socket.create_server(("127.0.0.1", 0)) as server, first.client() as client:
+        processes = BOX + "/processes"
+        assert (
+            client.post(processes, json={"command": "sleep 60", "processId": "p"}).status_code
+            == 200
+        )
+        port = {"port": server.getsockname()[1], "wait": 60_000}
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(client.post, processes + "/p/port", json=port)
+            server.settimeout(10)
+            with server.accept()[0]:
+                began = time.monotonic()
+                assert first.end() == 0
+                assert time.monotonic() - began < 10  # drain_timeout is 30
+                told = waiting.result()
+    assert (told.status_code, told.json()["code"]) == (503, "CONTAINER_NOT_READY")
+
+
 def test_a_command_without_an_id_ends_with_the_engine_that_served_it(
     engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,14 +1,25 @@
 """Ports over HTTP, as a program without our SDK would ask."""
 
+import asyncio
+import os
+import time
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import pytest
 
+from atoll.engine.engine import Engine
+from atoll.server import ports
 from atoll.wire.ports import RAW
+from integration.engine.scripted import World
 from integration.server.conftest import BOX, client, engine, opener, world
 from integration.server.engines import EngineProcess
 
 __all__ = ["client", "engine", "opener", "world"]
+
+LONG = 3_000_000_000_000
+"""Milliseconds: nearly the longest duration there is."""
 
 
 async def test_what_is_told_of_a_port(client: httpx2.AsyncClient) -> None:
@@ -49,6 +60,47 @@ async def test_a_raw_connection_has_to_be_asked_for_as_one(client: httpx2.AsyncC
     upgrade = {"connection": "upgrade", "upgrade": RAW}
     nothing = await client.get(f"{BOX}/ports/1/connect", headers=upgrade)
     assert (nothing.status_code, nothing.json()["code"]) == (502, "SERVICE_NOT_RESPONDING")
+
+
+@pytest.fixture
+def here(world: World) -> None:
+    """The ports of sandboxes are those of this process."""
+    world.runtime.pid = os.getpid()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("POST", "ports/wait", {"ports": [1], "wait": LONG}),
+     ("GET", f"ports/1/connect?wait={LONG}", None)],
+)  # fmt: skip
+@pytest.mark.parametrize("key", [None, "k1"])
+async def test_a_wait_ends_with_its_caller(
+    client: httpx2.AsyncClient, engine: Engine, method: str, path: str, body: Any, key: str | None
+) -> None:
+    """Else it would keep the sandbox awake for nobody, for as long as the caller once said."""
+    headers = {"idempotency-key": key} if key else {}
+    activity = engine.sandbox("N", "box").activity
+    async with asyncio.timeout(20):
+        with pytest.raises(httpx2.ReadTimeout):
+            await client.request(method, f"{BOX}/{path}", json=body, headers=headers, timeout=2)
+        left = time.monotonic()
+        while activity.holds():
+            await asyncio.sleep(0.01)
+    assert time.monotonic() - left < 1
+
+
+@pytest.mark.usefixtures("here")
+async def test_one_request_waits_for_a_bounded_time(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "MAX_WAIT", 0.1)
+    asked = {"ports": [1], "wait": LONG, "interval": LONG}
+    answer = await client.post(f"{BOX}/ports/wait", json=asked)
+    assert answer.json() == {"missing": [1]}
+    upgrade = {"connection": "upgrade", "upgrade": RAW}
+    nothing = await client.get(f"{BOX}/ports/1/connect?wait={LONG}", headers=upgrade)
+    assert nothing.json()["code"] == "SERVICE_NOT_RESPONDING"
 
 
 def test_a_key_of_one_namespace_connects_to_no_other(tmp_path: Path) -> None:

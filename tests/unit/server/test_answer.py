@@ -2,7 +2,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from atoll.errors import FileTooLargeError, ValidationFailedError
@@ -49,6 +49,16 @@ async def test_an_answer_comes_piece_by_piece() -> None:
     assert (b"x-a", "é".encode("latin-1")) in connection.sent[0]["headers"]
     assert connection.body == b"ab"
     assert [m.get("more_body", False) for m in connection.sent[1:]] == [True, True, False]
+
+
+async def test_a_wait_ends_with_its_answer_or_its_caller() -> None:
+    connection = Connection()
+    assert await answer.attended(connection.receive, asyncio.sleep(0, "answer")) == "answer"
+    waiting = asyncio.create_task(answer.attended(connection.receive, asyncio.sleep(60)))
+    await asyncio.sleep(0)
+    connection.leave()
+    with pytest.raises(ClientDisconnect):
+        await waiting
 
 
 async def test_a_caller_who_leaves_ends_the_work() -> None:

@@ -79,3 +79,28 @@ async def test_a_cancellation_from_elsewhere_stays_one() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_at_a_stop_a_wait_ends_at_once() -> None:
+    under_way, one = Underway(), begun(resumable=False)
+
+    async def wait() -> None:
+        with under_way.entered(one), one.waiting():
+            await asyncio.sleep(60)
+
+    waits = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    assert one.waits
+    draining = asyncio.create_task(under_way.drain(60.0))
+    with pytest.raises(ContainerNotReadyError):
+        await waits
+    await draining
+    assert not one.waits
+
+
+async def test_no_wait_begins_in_a_call_under_way_once_the_engine_stops() -> None:
+    under_way, one = Underway(), begun(resumable=False)
+    with under_way.entered(one):
+        under_way.stopping = True
+        with pytest.raises(ContainerNotReadyError), one.waiting():
+            pass

@@ -5,6 +5,10 @@ from atoll.wire.keys import Scope
 from atoll.wire.operation import Op
 
 
+def test_what_only_waits_takes_no_key() -> None:
+    assert not Op("x", "POST", "/v2/x", Empty, Done, waits=True).mutates
+
+
 @pytest.mark.parametrize(
     ("method", "scope", "mutates"),
     [("POST", Scope.RUN, True), ("GET", Scope.RUN, False), ("POST", Scope.READ, False)],

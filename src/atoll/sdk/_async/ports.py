@@ -164,7 +164,7 @@ class Ports(Target):
             headers: default: those of *request*.
             body: bytes, text, a file object or an (async) iterable of bytes, which is streamed.
             timeout: until the head of the answer is there; None: any time.
-            wait: how long to wait for a server on that port.
+            wait: how long to wait for a server on that port, 10 minutes at most.
 
         Raises:
             ServiceNotRespondingError: nothing listens there, or what does speaks no HTTP.
@@ -198,7 +198,7 @@ class Ports(Target):
             port: default: the port in the URL.
             subprotocols: default: those of *request*.
             headers: default: those of *request*.
-            wait: how long to wait for a server on that port.
+            wait: how long to wait for a server on that port, 10 minutes at most.
 
         Raises:
             ServiceNotRespondingError: nothing listens there, or no WebSocket is to be had.
