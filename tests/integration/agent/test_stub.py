@@ -75,7 +75,7 @@ def test_a_script_without_an_interpreter_line_is_a_typed_error(agent: Client) ->
 
 
 def test_an_environment_the_kernel_does_not_take_is_a_typed_error(agent: Client) -> None:
-    with pytest.raises(errors.CommandExecutionError, match="list too long"):
+    with pytest.raises(errors.InvalidCommandError, match="list too long"):
         agent.exec(["true"], env={"A": "x" * 200_000})
 
 
