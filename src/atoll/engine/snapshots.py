@@ -303,8 +303,10 @@ def check_names(wanted: TakeSnapshot) -> None:
         raise ValidationFailedError(
             f"a name is at most {MAX_NAME} printable characters", context={"field": "name"}
         )
-    if wanted.ttl_ms is not None and wanted.ttl_ms <= 0:
-        raise ValidationFailedError("a snapshot lives some time", context={"field": "ttl"})
+    if wanted.ttl_ms is not None and not 0 < wanted.ttl_ms <= rules.MAX_DURATION:
+        raise ValidationFailedError(
+            "a snapshot lives some time, and at most 100 years", context={"field": "ttl"}
+        )
     rules.check_options(SandboxOptions(labels=wanted.labels), {})
 
 

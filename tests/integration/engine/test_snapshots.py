@@ -199,6 +199,7 @@ async def test_files_that_are_being_kept_are_nobodys_orphans(
         TakeSnapshot(labels={"a=": "b"}),
         TakeSnapshot(ttl_ms=0),
         TakeSnapshot(ttl_ms=-5),
+        TakeSnapshot(ttl_ms=1 << 60),
     ],
 )
 async def test_what_is_malformed_is_refused_and_nothing_is_made(
