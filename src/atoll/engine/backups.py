@@ -8,15 +8,15 @@ that is there, with its owners.
 
 import posixpath
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import structlog
 
-from atoll.engine import archives
+from atoll.engine import archives, early
 from atoll.engine import record as rules
 from atoll.engine.faults import Faults
 from atoll.engine.link import Link, LinkError, SilenceError
@@ -174,7 +174,7 @@ class Backups:
             source = archives.Checked(file)
             async with _opened(box, header, BackupRestoreFailedError) as link:
                 # The agent changes nothing before it has the END of a whole archive.
-                with _hung_up():
+                with early.answers():
                     async for piece in source.decompressed(backup.compression):
                         await link.send_piece(piece, SILENCE)
                         self._faults.at("unpack.sending")
@@ -325,14 +325,3 @@ async def _opened(
                 context={"path": header["path"], "detail": str(error)},
                 suggestion="its disk or a mount in it does not answer",
             ) from error
-
-
-@contextmanager
-def _hung_up() -> Iterator[None]:
-    """Go on where the agent takes no more: its answer says why."""
-    try:
-        yield
-    except SilenceError:
-        raise
-    except LinkError:
-        pass

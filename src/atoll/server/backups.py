@@ -3,7 +3,7 @@
 from starlette.requests import Request
 
 from atoll.engine.engine import Engine
-from atoll.engine.sandbox import Sandbox
+from atoll.server import addressed
 from atoll.wire.backups import (
     BackupPage,
     CreateBackup,
@@ -15,18 +15,14 @@ from atoll.wire.backups import (
 from atoll.wire.base import Done, Empty
 
 
-def _object(engine: Engine, request: Request) -> Sandbox:
-    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
-
-
 async def create(engine: Engine, request: Request, wanted: CreateBackup) -> DirectoryBackup:
     """Back up a directory."""
-    return await engine.backups.create(_object(engine, request), wanted)
+    return await engine.backups.create(addressed.sandbox(engine, request), wanted)
 
 
 async def restore(engine: Engine, request: Request, wanted: RestoreBackup) -> Restored:
     """Put a backup back."""
-    return await engine.backups.restore(_object(engine, request), wanted)
+    return await engine.backups.restore(addressed.sandbox(engine, request), wanted)
 
 
 async def listing(engine: Engine, request: Request, wanted: ListBackups) -> BackupPage:

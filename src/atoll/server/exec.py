@@ -10,7 +10,7 @@ from atoll.engine.engine import Engine
 from atoll.engine.link import error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import InvalidCommandError
-from atoll.server import answer, shapes
+from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream
 from atoll.server.buffered import Buffered, pieces
 from atoll.server.spool import Spool, read_frames, spooled
@@ -44,7 +44,7 @@ async def _run(
 ) -> None:
     with spool:
         key = request.headers.get("idempotency-key")
-        sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+        sandbox = addressed.sandbox(engine, request)
         source = calls.exec(
             sandbox,
             wanted,
@@ -58,7 +58,7 @@ async def _run(
 async def attach(engine: Engine, request: Request) -> Stream:
     """Go on with the output of an operation from an offset on."""
     wanted: ops.Attach = answer.decode_query(request, ops.Attach)
-    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    sandbox = addressed.sandbox(engine, request)
     operation = ids.check_operation_id(request.path_params["operation"])
     source = calls.attach(sandbox, operation, answer.resumed(request, wanted.from_offset))
     shown = process.ExecRequest(command="")
@@ -68,7 +68,7 @@ async def attach(engine: Engine, request: Request) -> Stream:
 async def feed(engine: Engine, request: Request) -> None:
     """Give a running operation a piece of standard input."""
     wanted: ops.Stdin = answer.decode_query(request, ops.Stdin)
-    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    sandbox = addressed.sandbox(engine, request)
     operation = ids.check_operation_id(request.path_params["operation"])
     await calls.feed(sandbox, operation, answer.uploaded(request), close=wanted.close)
 

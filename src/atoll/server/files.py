@@ -1,18 +1,18 @@
 """Bodies of files and archives: raw bytes both ways, never collected, with Range and ETag."""
 
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 
-from atoll.engine import filewatch
+from atoll.engine import early, filewatch
 from atoll.engine.engine import Engine
-from atoll.engine.link import Link, LinkError, SilenceError
+from atoll.engine.link import Link, SilenceError
 from atoll.errors import RangeNotSatisfiableError, TimeoutError
-from atoll.server import answer, shapes
+from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream
 from atoll.wire import files, frames, ops
 from atoll.wire.base import Request as WireRequest
@@ -144,7 +144,7 @@ def _quoted(etag: str) -> str:
 
 async def watch(engine: Engine, request: Request, wanted: files.WatchRequest) -> Stream:
     """Answer with the changes below a path, as they happen."""
-    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    sandbox = addressed.sandbox(engine, request)
     id: str = request.scope["request_id"]
     form: shapes.Form = shapes.FramesForm(id)
     if shapes.SSE in request.headers.get("accept", ""):
@@ -179,7 +179,7 @@ async def store(engine: Engine, op: ops.Op[Any, Any], request: Request) -> Any:
     """Pass an uploaded body on to the agent: a file to write, or an archive to unpack."""
     wanted = answer.decode_query(request, op.request)
     async with _opened(engine, request, header_of(op, wanted)) as link:
-        with _hung_up():
+        with early.answers():
             async for chunk in answer.uploaded(request):
                 await link.send_piece(chunk, SILENCE)
             await link.send(Kind.END, b"{}")
@@ -187,20 +187,9 @@ async def store(engine: Engine, op: ops.Op[Any, Any], request: Request) -> Any:
     return msgspec.json.decode(reply, type=op.result)
 
 
-@contextmanager
-def _hung_up() -> Iterator[None]:
-    """Go on where the agent takes no more: its answer says why."""
-    try:
-        yield
-    except SilenceError:
-        raise
-    except LinkError:
-        pass
-
-
 @asynccontextmanager
 async def _opened(engine: Engine, request: Request, header: dict[str, Any]) -> AsyncIterator[Link]:
-    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    sandbox = addressed.sandbox(engine, request)
     async with sandbox.use() as endpoint, await endpoint.open(header) as link:
         try:
             yield link

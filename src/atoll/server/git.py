@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from atoll.engine import git_checkout
 from atoll.engine.engine import Engine
-from atoll.server import shapes
+from atoll.server import addressed, shapes
 from atoll.server.answer import Stream
 from atoll.wire import ids
 from atoll.wire.git import GitCheckoutRequest
@@ -15,7 +15,7 @@ from atoll.wire.git import GitCheckoutRequest
 
 async def checkout(engine: Engine, request: Request, wanted: GitCheckoutRequest) -> Stream:
     """Clone a repository; the idempotency key is the id of the clone as a command."""
-    sandbox = engine.sandbox(request.path_params["namespace"], request.path_params["id"])
+    sandbox = addressed.sandbox(engine, request)
     key = request.headers.get("idempotency-key")
     operation = ids.check_operation_id(key) if key else secrets.token_hex(16)
 

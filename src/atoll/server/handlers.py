@@ -14,10 +14,10 @@ import atoll
 from atoll.engine import calls
 from atoll.engine.engine import Engine
 from atoll.engine.processes.background import signal_of
-from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionNotFoundError, ValidationFailedError
 from atoll.server import (
     access,
+    addressed,
     backups,
     builds,
     disk,
@@ -41,10 +41,6 @@ from atoll.wire.frames import Kind
 from atoll.wire.ops import Op
 
 Handler = Callable[[Engine, Request, Any], Coroutine[Any, Any, Any]]
-
-
-def _object(engine: Engine, request: Request) -> Sandbox:
-    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
 
 
 async def _version(engine: Engine, request: Request, wanted: Empty) -> sandbox.Version:
@@ -77,7 +73,7 @@ async def _list(engine: Engine, request: Request, wanted: ops.ListSandboxes) -> 
 async def _ensure(
     engine: Engine, request: Request, wanted: sandbox.SandboxOptions
 ) -> sandbox.SandboxInfo:
-    found = _object(engine, request)
+    found = addressed.sandbox(engine, request)
     return found.info(await found.configure(wanted))
 
 
@@ -86,19 +82,19 @@ async def _info(engine: Engine, request: Request, wanted: Empty) -> sandbox.Sand
 
 
 async def _start(engine: Engine, request: Request, wanted: Empty) -> sandbox.SandboxInfo:
-    async with _object(engine, request).use():
+    async with addressed.sandbox(engine, request).use():
         return await _info(engine, request, wanted)
 
 
 async def _stop(
     engine: Engine, request: Request, wanted: sandbox.StopRequest
 ) -> sandbox.SandboxInfo:
-    await _object(engine, request).stop(signal=signal_of(wanted.signal).name)
+    await addressed.sandbox(engine, request).stop(signal=signal_of(wanted.signal).name)
     return await _info(engine, request, Empty())
 
 
 async def _destroy(engine: Engine, request: Request, wanted: Empty) -> Done:
-    await _object(engine, request).destroy()
+    await addressed.sandbox(engine, request).destroy()
     return Done()
 
 
@@ -126,7 +122,7 @@ async def _resize(engine: Engine, request: Request, wanted: process.ResizeReques
 
 async def _control(engine: Engine, request: Request, kind: Kind, payload: bytes = b"") -> Done:
     operation = ids.check_operation_id(request.path_params["operation"])
-    await calls.control(_object(engine, request), operation, kind, payload)
+    await calls.control(addressed.sandbox(engine, request), operation, kind, payload)
     return Done()
 
 
@@ -164,11 +160,11 @@ def _file(op: Op[Any, Any]) -> Handler:
 async def _create_session(
     engine: Engine, request: Request, wanted: process.CreateSessionRequest
 ) -> process.SessionInfo:
-    return await calls.create_session(_object(engine, request), wanted)
+    return await calls.create_session(addressed.sandbox(engine, request), wanted)
 
 
 async def _list_sessions(engine: Engine, request: Request, wanted: Empty) -> process.SessionList:
-    return await calls.list_sessions(_object(engine, request))
+    return await calls.list_sessions(addressed.sandbox(engine, request))
 
 
 async def _get_session(engine: Engine, request: Request, wanted: Empty) -> process.SessionInfo:
@@ -180,12 +176,12 @@ async def _get_session(engine: Engine, request: Request, wanted: Empty) -> proce
 
 
 async def _delete_session(engine: Engine, request: Request, wanted: Empty) -> Done:
-    await calls.delete_session(_object(engine, request), request.path_params["session"])
+    await calls.delete_session(addressed.sandbox(engine, request), request.path_params["session"])
     return Done()
 
 
 async def _set_env(engine: Engine, request: Request, wanted: process.EnvRequest) -> Done:
-    await calls.set_env(_object(engine, request), wanted)
+    await calls.set_env(addressed.sandbox(engine, request), wanted)
     return Done()
 
 

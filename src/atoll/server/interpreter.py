@@ -11,9 +11,8 @@ from starlette.requests import Request
 from atoll.engine import interpreter
 from atoll.engine.engine import Engine
 from atoll.engine.link import error_of
-from atoll.engine.sandbox import Sandbox
 from atoll.errors import SandboxError
-from atoll.server import answer, shapes
+from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream
 from atoll.wire import frames, ids
 from atoll.wire import interpreter as wire
@@ -22,36 +21,36 @@ from atoll.wire.code_stream import CodeEvent, CodeReader, Collector, event_shape
 from atoll.wire.frames import Frame, Kind
 
 
-def _object(engine: Engine, request: Request) -> Sandbox:
-    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
-
-
 async def create(
     engine: Engine, request: Request, wanted: wire.CreateContextRequest
 ) -> wire.ContextInfo:
     """Make a context."""
-    return await interpreter.create(_object(engine, request), wanted)
+    return await interpreter.create(addressed.sandbox(engine, request), wanted)
 
 
 async def listing(engine: Engine, request: Request, wanted: Empty) -> wire.ContextList:
     """Return all contexts."""
-    return await interpreter.listing(_object(engine, request))
+    return await interpreter.listing(addressed.sandbox(engine, request))
 
 
 async def delete(engine: Engine, request: Request, wanted: Empty) -> Done:
     """End one."""
-    await interpreter.delete(_object(engine, request), request.path_params["context"])
+    await interpreter.delete(addressed.sandbox(engine, request), request.path_params["context"])
     return Done()
 
 
 async def interrupt(engine: Engine, request: Request, wanted: Empty) -> wire.Interrupted:
     """Interrupt what runs in one."""
-    return await interpreter.interrupt(_object(engine, request), request.path_params["context"])
+    return await interpreter.interrupt(
+        addressed.sandbox(engine, request), request.path_params["context"]
+    )
 
 
 async def variables(engine: Engine, request: Request, wanted: Empty) -> wire.VariableList:
     """Return the variables of one."""
-    return await interpreter.variables(_object(engine, request), request.path_params["context"])
+    return await interpreter.variables(
+        addressed.sandbox(engine, request), request.path_params["context"]
+    )
 
 
 async def run(engine: Engine, request: Request, wanted: wire.RunCodeRequest) -> Stream:
@@ -60,7 +59,7 @@ async def run(engine: Engine, request: Request, wanted: wire.RunCodeRequest) -> 
     accept = request.headers.get("accept", "")
     streamed = any(kind in accept for kind in (frames.CONTENT_TYPE, shapes.SSE, shapes.NDJSON))
     source = interpreter.run(
-        _object(engine, request),
+        addressed.sandbox(engine, request),
         wanted,
         ids.check_operation_id(key) if key else secrets.token_hex(12),
         cancel_on_drop=key is None,

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
-from atoll.server import answer, shapes
+from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream
 from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
@@ -32,24 +32,20 @@ class EventSseForm(shapes.SseForm):
         return b"" if frame.kind == Kind.END else super().frame(frame)
 
 
-def _object(engine: Engine, request: Request) -> Sandbox:
-    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
-
-
 async def _existing(engine: Engine, request: Request) -> Sandbox:
     """Return the object of a sandbox that there is.
 
     Raises:
         SandboxNotFoundError: there is none.
     """
-    box = _object(engine, request)
+    box = addressed.sandbox(engine, request)
     await engine.info(box.namespace, box.id)
     return box
 
 
 async def sleep(engine: Engine, request: Request, wanted: Empty) -> SandboxInfo:
     """Freeze or stop, as its `sleep_mode` says."""
-    await _object(engine, request).sleep()
+    await addressed.sandbox(engine, request).sleep()
     return await engine.info(request.path_params["namespace"], request.path_params["id"])
 
 

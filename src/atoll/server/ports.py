@@ -12,11 +12,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from atoll.engine import exposures, forwarding
 from atoll.engine.activity import Use
 from atoll.engine.engine import Engine
-from atoll.engine.sandbox import Sandbox
 from atoll.errors import ServiceNotRespondingError, ValidationFailedError
 from atoll.proxy.pump import Channel, Counts, tunnel
 from atoll.proxy.route import Visitor
 from atoll.proxy.server import Connection, Entrance
+from atoll.server import addressed
 from atoll.server.front import Taken, site_of
 from atoll.wire import ports as wire
 from atoll.wire.base import Done, Empty
@@ -34,24 +34,20 @@ SWITCHED = (
 )
 
 
-def _object(engine: Engine, request: Request) -> Sandbox:
-    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
-
-
 def _port(request: Request) -> int:
     return exposures.check_port(request.path_params["port"])
 
 
 async def expose(engine: Engine, request: Request, wanted: wire.ExposePort) -> wire.ExposedPort:
     """Expose a port."""
-    found = await engine.ports.expose(_object(engine, request), wanted)
+    found = await engine.ports.expose(addressed.sandbox(engine, request), wanted)
     return exposures.told(found, secret=True)
 
 
 async def listing(engine: Engine, request: Request, wanted: wire.ListPorts) -> wire.ExposedPorts:
     """Return the ports that forward now."""
     hostname = None if wanted.hostname is None else exposures.check_hostname(wanted.hostname)
-    box = _object(engine, request)
+    box = addressed.sandbox(engine, request)
     await box.load()
     return wire.ExposedPorts(
         ports=[exposures.told(found, hostname) for found in engine.ports.listing(box)]
@@ -60,48 +56,54 @@ async def listing(engine: Engine, request: Request, wanted: wire.ListPorts) -> w
 
 async def check(engine: Engine, request: Request, wanted: wire.CheckPort) -> wire.PortState:
     """Tell whether a port forwards now, by a token."""
-    exposed, valid = engine.ports.state(_object(engine, request), _port(request), wanted.token)
+    exposed, valid = engine.ports.state(
+        addressed.sandbox(engine, request), _port(request), wanted.token
+    )
     return wire.PortState(exposed=exposed, valid=valid)
 
 
 async def unexpose(engine: Engine, request: Request, wanted: Empty) -> Done:
     """Revoke a port."""
-    await engine.ports.unexpose(_object(engine, request), _port(request))
+    await engine.ports.unexpose(addressed.sandbox(engine, request), _port(request))
     return Done()
 
 
 async def link(engine: Engine, request: Request, wanted: wire.MakeLink) -> wire.PreviewLink:
     """Make a one-time link."""
     seconds = wanted.expires_ms / 1000
-    return await engine.ports.link(_object(engine, request), _port(request), seconds)
+    return await engine.ports.link(addressed.sandbox(engine, request), _port(request), seconds)
 
 
 async def log(engine: Engine, request: Request, wanted: Empty) -> wire.AccessLog:
     """Return the latest visits."""
-    return wire.AccessLog(visits=engine.ports.visits(_object(engine, request), _port(request)))
+    return wire.AccessLog(
+        visits=engine.ports.visits(addressed.sandbox(engine, request), _port(request))
+    )
 
 
 async def wait(engine: Engine, request: Request, wanted: wire.WaitForPorts) -> wire.PortsReady:
     """Start the sandbox and wait for ports."""
     wait_ms = min(wanted.wait_ms, round(MAX_WAIT * 1000))
     bounded = msgspec.structs.replace(wanted, wait_ms=wait_ms)
-    return wire.PortsReady(missing=await engine.ports.wait(_object(engine, request), bounded))
+    return wire.PortsReady(
+        missing=await engine.ports.wait(addressed.sandbox(engine, request), bounded)
+    )
 
 
 async def open_tunnel(engine: Engine, request: Request, wanted: wire.OpenTunnel) -> wire.Tunnel:
     """Give a port a public address."""
-    return await engine.tunnels.get(_object(engine, request), _port(request), wanted.name)
+    return await engine.tunnels.get(addressed.sandbox(engine, request), _port(request), wanted.name)
 
 
 async def destroy_tunnel(engine: Engine, request: Request, wanted: Empty) -> Done:
     """Take the public address of a port away."""
-    await engine.tunnels.destroy(_object(engine, request), _port(request))
+    await engine.tunnels.destroy(addressed.sandbox(engine, request), _port(request))
     return Done()
 
 
 async def tunnels(engine: Engine, request: Request, wanted: Empty) -> wire.TunnelList:
     """Return the tunnels of a sandbox."""
-    return wire.TunnelList(tunnels=engine.tunnels.listing(_object(engine, request)))
+    return wire.TunnelList(tunnels=engine.tunnels.listing(addressed.sandbox(engine, request)))
 
 
 class Raw:
@@ -131,7 +133,10 @@ class Raw:
 
 async def connect(engine: Engine, request: Request, wanted: wire.ConnectPort) -> ASGIApp:
     """Connect the caller to a port inside, which is waited for."""
-    box, port = _object(engine, request), exposures.check_number(request.path_params["port"])
+    box, port = (
+        addressed.sandbox(engine, request),
+        exposures.check_number(request.path_params["port"]),
+    )
     until = time.monotonic() + min(wanted.wait_ms / 1000, MAX_WAIT)
     async with box.use() as endpoint:
         while True:

@@ -6,8 +6,7 @@ import msgspec
 from starlette.requests import Request
 
 from atoll.engine.engine import Engine
-from atoll.engine.sandbox import Sandbox
-from atoll.server import answer, shapes
+from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream
 from atoll.server.buffered import Output, both, pieces
 from atoll.server.spool import spooled
@@ -21,10 +20,6 @@ MAX_WAIT = 60.0
 """Seconds one request waits for a process; who wants to wait longer asks again."""
 
 
-def _object(engine: Engine, request: Request) -> Sandbox:
-    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
-
-
 def _id(request: Request) -> str:
     return ids.check_process_id(request.path_params["process"])
 
@@ -35,18 +30,22 @@ async def start(
     """Start one; its idempotency key is kept with it, so also by the next engine."""
     key = request.headers.get("idempotency-key")
     checked = ids.check_operation_id(key) if key else None
-    return (await engine.processes.start(_object(engine, request), wanted, checked)).info()
+    return (
+        await engine.processes.start(addressed.sandbox(engine, request), wanted, checked)
+    ).info()
 
 
 async def listing(engine: Engine, request: Request, wanted: Empty) -> wire.ProcessList:
     """Return all of them."""
-    found = await engine.processes.listing(_object(engine, request))
+    found = await engine.processes.listing(addressed.sandbox(engine, request))
     return wire.ProcessList(processes=[record.info() for record in found])
 
 
 async def get(engine: Engine, request: Request, wanted: wire.ProcessQuery) -> wire.ProcessInfo:
     """Return one, after its end or after the time that the caller waits for it."""
-    process = await engine.processes.get(_object(engine, request), _id(request), wanted.handle)
+    process = await engine.processes.get(
+        addressed.sandbox(engine, request), _id(request), wanted.handle
+    )
     if wanted.wait_ms > 0:
         await process.wait(min(wanted.wait_ms / 1000, MAX_WAIT))
     return process.record.info()
@@ -54,27 +53,27 @@ async def get(engine: Engine, request: Request, wanted: wire.ProcessQuery) -> wi
 
 async def kill(engine: Engine, request: Request, wanted: wire.KillProcess) -> wire.ProcessInfo:
     """End one."""
-    sandbox = _object(engine, request)
+    sandbox = addressed.sandbox(engine, request)
     killed = await engine.processes.kill(sandbox, _id(request), wanted.signal, wanted.handle)
     return killed.info()
 
 
 async def kill_all(engine: Engine, request: Request, wanted: wire.KillAll) -> wire.Count:
     """End all of them."""
-    count = await engine.processes.kill_all(_object(engine, request), wanted.signal)
+    count = await engine.processes.kill_all(addressed.sandbox(engine, request), wanted.signal)
     return wire.Count(count=count)
 
 
 async def clean(engine: Engine, request: Request, wanted: Empty) -> wire.Count:
     """Forget those that have ended."""
-    return wire.Count(count=await engine.processes.clean(_object(engine, request)))
+    return wire.Count(count=await engine.processes.clean(addressed.sandbox(engine, request)))
 
 
 async def logs(engine: Engine, request: Request, wanted: wire.LogsRequest) -> Stream:
     """Return the output of one that is kept, up to `OUTPUT_LIMIT` bytes of each stream."""
     id = _id(request)
     query = wire.LogsQuery(follow=False, handle=wanted.handle)
-    source = engine.processes.stream(_object(engine, request), id, query)
+    source = engine.processes.stream(addressed.sandbox(engine, request), id, query)
     return Stream(lambda stream: _logs(engine, source, id, stream))
 
 
@@ -101,7 +100,7 @@ async def stream(engine: Engine, request: Request, wanted: wire.LogsQuery) -> St
     id, request_id = _id(request), request.scope["request_id"]
     offset = answer.resumed(request, wanted.from_offset)
     wanted = msgspec.structs.replace(wanted, from_offset=offset)
-    source = engine.processes.stream(_object(engine, request), id, wanted)
+    source = engine.processes.stream(addressed.sandbox(engine, request), id, wanted)
     accept = request.headers.get("accept", "")
     form: shapes.Form = LogSseForm(id, request_id)
     if frames.CONTENT_TYPE in accept:
@@ -117,7 +116,9 @@ async def wait_for_port(
     """Wait for a port of one."""
     wait_ms = min(wanted.wait_ms, round(MAX_WAIT * 1000))
     bounded = msgspec.structs.replace(wanted, wait_ms=wait_ms)
-    return await engine.processes.wait_for_port(_object(engine, request), _id(request), bounded)
+    return await engine.processes.wait_for_port(
+        addressed.sandbox(engine, request), _id(request), bounded
+    )
 
 
 class LogSseForm(shapes.SseForm):

@@ -5,8 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from atoll.engine.engine import Engine
-from atoll.engine.sandbox import Sandbox
-from atoll.server import answer
+from atoll.server import addressed, answer
 from atoll.server.answer import Stream
 from atoll.server.files import INERT
 from atoll.server.queries import labels
@@ -27,35 +26,31 @@ from atoll.wire.snapshots import (
 )
 
 
-def _object(engine: Engine, request: Request) -> Sandbox:
-    return engine.sandbox(request.path_params["namespace"], request.path_params["id"])
-
-
 async def take(engine: Engine, request: Request, wanted: TakeSnapshot) -> Snapshot:
     """Keep the files as they are now."""
-    return await engine.snapshots.take(_object(engine, request), wanted)
+    return await engine.snapshots.take(addressed.sandbox(engine, request), wanted)
 
 
 async def fork(engine: Engine, request: Request, wanted: Fork) -> ForkResult:
     """Make sandboxes that begin with these files."""
-    return await engine.forks.fork(_object(engine, request), wanted)
+    return await engine.forks.fork(addressed.sandbox(engine, request), wanted)
 
 
 async def restore(engine: Engine, request: Request, wanted: RestoreSnapshot) -> SandboxInfo:
     """Go back to a snapshot."""
-    box = _object(engine, request)
+    box = addressed.sandbox(engine, request)
     return box.info(await engine.forks.restore(box, wanted.snapshot))
 
 
 async def diff(engine: Engine, request: Request, wanted: DiffRequest) -> Diff:
     """Tell what changed since a snapshot."""
-    return await engine.snapshots.diff(_object(engine, request), wanted.since)
+    return await engine.snapshots.diff(addressed.sandbox(engine, request), wanted.since)
 
 
 async def patch(engine: Engine, request: Request, wanted: None) -> Response:
     """Tell what changed since a snapshot as a patch."""
     since = answer.decode_query(request, DiffRequest).since
-    text, complete = await engine.snapshots.patch(_object(engine, request), since)
+    text, complete = await engine.snapshots.patch(addressed.sandbox(engine, request), since)
     told = Patch(size=len(text), truncated=not complete)
     headers = {ops.RESULT_HEADER: answer.ascii_json(told), **INERT}
     return Response(text, media_type="text/x-diff", headers=headers)
