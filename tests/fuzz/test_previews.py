@@ -6,10 +6,10 @@ import h11
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from atoll.proxy import http1, route
-from atoll.proxy.http1 import Data, End, Malformed, Request, RequestReader
+from atoll.proxy import route
 from atoll.proxy.route import Visitor
-from atoll.wire import preview
+from atoll.wire import http1, preview
+from atoll.wire.http1 import Data, End, Malformed, Request, RequestReader
 
 EXAMPLES = int(os.environ.get("ATOLL_FUZZ_EXAMPLES", "300"))
 

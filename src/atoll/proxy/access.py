@@ -12,7 +12,7 @@ import time
 from enum import Enum
 from typing import NamedTuple
 
-from atoll.proxy.http1 import Fields, Request
+from atoll.wire.http1 import Fields, Request
 
 COOKIE = b"atoll-preview"
 SECURE_COOKIE = b"__Host-atoll-preview"

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 from atoll.errors import SandboxError, ServiceNotRespondingError
-from atoll.proxy import http1, route
-from atoll.proxy.http1 import Data, End, Event, Fields, Malformed, Request, Response, Rest
-from atoll.proxy.pump import Channel, Counts, tunnel
+from atoll.host.pump import Channel, Counts, tunnel
+from atoll.proxy import route
 from atoll.proxy.upstream import Route, Server
+from atoll.wire import http1
+from atoll.wire.http1 import Data, End, Event, Fields, Malformed, Request, Response, Rest
 
 SAFE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 """Methods that may be sent a second time when the server hung up on a connection that was kept."""

@@ -8,7 +8,7 @@ import json
 from datetime import UTC, datetime
 
 from atoll.errors import SandboxError
-from atoll.proxy.http1 import Fields, values, write_response
+from atoll.wire.http1 import Fields, values, write_response
 
 _REASONS = {
     400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found", 405: b"Method Not Allowed",

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from atoll.proxy.http1 import Fields, Request, values
 from atoll.wire import preview
+from atoll.wire.http1 import Fields, Request, values
 from atoll.wire.preview import Target
 
 _AUTHORITY = re.compile(

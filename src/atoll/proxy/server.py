@@ -18,14 +18,15 @@ from atoll.errors import (
     UnauthorizedError,
     ValidationFailedError,
 )
-from atoll.proxy import access, http1, refusal, route, upstream
+from atoll.host.pump import Channel, Deadline
+from atoll.proxy import access, refusal, route, upstream
 from atoll.proxy.access import Verdict
 from atoll.proxy.exchange import Cut, Exchange
 from atoll.proxy.guesses import Guesses
-from atoll.proxy.http1 import End, Event, Malformed, Request, RequestReader, Rest, Truncated
-from atoll.proxy.pump import Channel, Deadline
 from atoll.proxy.route import Visitor
 from atoll.proxy.upstream import Route, Routes, Server
+from atoll.wire import http1
+from atoll.wire.http1 import End, Event, Malformed, Request, RequestReader, Rest, Truncated
 from atoll.wire.ports import Visit
 from atoll.wire.preview import Target
 

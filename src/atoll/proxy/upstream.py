@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from atoll.host.pump import Channel
 from atoll.proxy.access import ENTER, Access
-from atoll.proxy.http1 import Event, ResponseReader
-from atoll.proxy.pump import Channel
+from atoll.wire.http1 import Event, ResponseReader
 from atoll.wire.ports import Visit
 from atoll.wire.preview import Target
 

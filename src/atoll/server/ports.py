@@ -13,7 +13,7 @@ from atoll.engine import exposures, forwarding
 from atoll.engine.activity import Use
 from atoll.engine.engine import Engine
 from atoll.errors import ServiceNotRespondingError, ValidationFailedError
-from atoll.proxy.pump import Channel, Counts, tunnel
+from atoll.host.pump import Channel, Counts, tunnel
 from atoll.proxy.route import Visitor
 from atoll.proxy.server import Connection, Entrance
 from atoll.server import addressed

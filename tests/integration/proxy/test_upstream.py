@@ -4,8 +4,8 @@ import pytest
 
 from atoll.errors import ServiceNotRespondingError
 from atoll.proxy import upstream
-from atoll.proxy.http1 import Data, End, Response, Truncated
 from atoll.proxy.upstream import Server
+from atoll.wire.http1 import Data, End, Response, Truncated
 from integration.proxy.sites import OK, Place
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from atoll.proxy import access
 from atoll.proxy.access import Access, Verdict
-from atoll.proxy.http1 import Fields, Request, RequestReader
+from atoll.wire.http1 import Fields, Request, RequestReader
 
 OPEN = Access(public=True, auth=None, secret="s" * 32)
 EITHER = Access(public=False, auth=None, secret="s" * 32)

@@ -8,7 +8,7 @@ from atoll.errors import (
     UnauthorizedError,
 )
 from atoll.proxy import refusal
-from atoll.proxy.http1 import Data, Fields, Response, ResponseReader
+from atoll.wire.http1 import Data, Fields, Response, ResponseReader
 
 
 def told(error: SandboxError, accept: bytes = b"*/*") -> tuple[Response, dict[bytes, bytes], bytes]:

@@ -3,8 +3,8 @@
 import pytest
 
 from atoll.proxy import route
-from atoll.proxy.http1 import Fields, Request, RequestReader
 from atoll.proxy.route import Visitor
+from atoll.wire.http1 import Fields, Request, RequestReader
 from atoll.wire.preview import Target
 
 NAME = b"8080-box-tok.localhost:8787"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from atoll.proxy import http1
-from atoll.proxy.http1 import (
+from atoll.wire import http1
+from atoll.wire.http1 import (
     Data,
     End,
     Event,

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from atoll.proxy import pump
-from atoll.proxy.pump import HIGH, Channel, Counts, Deadline, tunnel
+from atoll.host.pump import HIGH, Channel, Counts, Deadline, tunnel
+from atoll.host import pump
 
 
 @asynccontextmanager
