@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from atoll.host.pump import HIGH, Channel, Counts, Deadline, tunnel
 from atoll.host import pump
+from atoll.host.pump import HIGH, Channel, Counts, Deadline, tunnel
 
 
 @asynccontextmanager
