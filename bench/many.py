@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import atoll
-from atoll.engine.record import InForce, Record
-from atoll.engine.store import Store
+from atoll.engine.store.record import InForce, Record
+from atoll.engine.store.store import Store
 from atoll.wire.sandbox import Limits, State
 from bench.table import Report, Row, Samples, timed
 

@@ -64,8 +64,8 @@ def watched() -> int | None:
 
 def _inherit() -> None:
     """Remove from the host what the engines of failed tests left, as the next engine would."""
-    from atoll.engine import inheritance
-    from atoll.engine.registry import Registry
+    from atoll.engine.leftovers import inheritance
+    from atoll.engine.leftovers.registry import Registry
     from atoll.settings import Settings
 
     if count := asyncio.run(inheritance.settle(Settings(), Registry())):

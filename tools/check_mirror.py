@@ -14,7 +14,7 @@ NO_TEST = {
     "__main__.py": "starts what the tests of the other modules start",
 }
 WITHOUT = {
-    "engine/directory.py": "an interface; the tests of the store are its suite",
+    "engine/store/directory.py": "an interface; the tests of the store are its suite",
     "engine/parts.py": "interfaces of the siblings; their own tests are their suites",
     "runtime/base.py": "an interface; its conformance suite is every driver's tests",
     "sync.py": "names of the generated SDK, compared with the async ones in unit/test_init.py",

@@ -281,7 +281,7 @@ class FaultSettings(msgspec.Struct, frozen=True, kw_only=True):
     """For tests of recovery only: the engine kills itself."""
 
     point: str | None = None
-    """Where; None: nowhere. The names are in `atoll.engine.faults`."""
+    """Where; None: nowhere. The names are in `atoll.engine.lifecycle.faults`."""
 
     passage: Count = 1
     """The how many-th time it comes there."""

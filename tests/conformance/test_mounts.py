@@ -1,6 +1,6 @@
 """Case L10 and probes 4 and 28 of the specification, as far as they need no bucket.
 
-Mounts that succeed are in tests/e2e/engine/test_mounts.py, on a real S3 server.
+Mounts that succeed are in tests/e2e/engine/storage/test_mounts.py, on a real S3 server.
 """
 
 from typing import Any

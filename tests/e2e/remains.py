@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from atoll.engine import inheritance
-from atoll.engine.registry import STORE, Registry
+from atoll.engine.leftovers import inheritance
+from atoll.engine.leftovers.registry import STORE, Registry
 from atoll.settings import Settings
 
 

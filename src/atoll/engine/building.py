@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from atoll.engine.lifecycle import Lifecycle
+from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.images.build import BuildNetwork
 
 log = structlog.get_logger(__name__)

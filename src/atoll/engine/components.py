@@ -3,9 +3,10 @@
 import os
 from contextlib import AsyncExitStack
 
-from atoll.engine import bare, inheritance
+from atoll.engine.bare import parts as bare
+from atoll.engine.leftovers import inheritance
+from atoll.engine.leftovers.registry import Registry
 from atoll.engine.parts import Parts
-from atoll.engine.registry import Registry
 from atoll.errors import RuntimeNotAvailableError
 from atoll.images.store import ImageStore
 from atoll.network.slots import NetworkSlots

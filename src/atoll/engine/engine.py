@@ -10,35 +10,37 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from atoll.engine import building, components, node, reaper
-from atoll.engine import record as rules
-from atoll.engine.admission import Admission
-from atoll.engine.audit import AuditLog
-from atoll.engine.backups import Backups
-from atoll.engine.disk import Disk
-from atoll.engine.exports import Exports
-from atoll.engine.forks import Forks
-from atoll.engine.keys import Keys
-from atoll.engine.lifecycle import Lifecycle
-from atoll.engine.mounts import Mounts
+from atoll.engine import building, components
+from atoll.engine.capacity import node
+from atoll.engine.capacity.admission import Admission
+from atoll.engine.capacity.pool import WarmPool
+from atoll.engine.capacity.warm import WarmTable
+from atoll.engine.leftovers import reaper
+from atoll.engine.lifecycle.sequence import Lifecycle
+from atoll.engine.lifecycle.timers import Timers
 from atoll.engine.objects.deliveries import Attachment
 from atoll.engine.objects.objects import Objects
 from atoll.engine.parts import Image, Images, Parts
-from atoll.engine.pool import WarmPool
-from atoll.engine.ports import Ports
+from atoll.engine.ports.ports import Ports
+from atoll.engine.ports.tunnels import Tunnels
 from atoll.engine.processes.background import Processes
 from atoll.engine.processes.logs import ProcessLogs
 from atoll.engine.processes.table import ProcessTable
-from atoll.engine.record import Record
-from atoll.engine.room import Room
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared, fresh_name
-from atoll.engine.snapshots import Snapshots
-from atoll.engine.store import Store
-from atoll.engine.timers import Timers
-from atoll.engine.tunnels import Tunnels
-from atoll.engine.volumes import Volumes
-from atoll.engine.warm import WarmTable
+from atoll.engine.storage.backups import Backups
+from atoll.engine.storage.disk import Disk
+from atoll.engine.storage.exports import Exports
+from atoll.engine.storage.forks import Forks
+from atoll.engine.storage.mounts import Mounts
+from atoll.engine.storage.room import Room
+from atoll.engine.storage.snapshots import Snapshots
+from atoll.engine.storage.volumes import Volumes
+from atoll.engine.store import record as rules
+from atoll.engine.store.audit import AuditLog
+from atoll.engine.store.keys import Keys
+from atoll.engine.store.record import Record
+from atoll.engine.store.store import Store
 from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
 from atoll.images.steps import Progress

@@ -14,18 +14,21 @@ from typing import Any
 
 import structlog
 
-from atoll.engine import adoption, ending, freezing, losses, metrics, starting, variables
-from atoll.engine import record as rules
-from atoll.engine.activity import Activity, Use
-from atoll.engine.deathwatch import DeathWatch
-from atoll.engine.entry import Entry
-from atoll.engine.link import Endpoint, HungUpError, LinkError
-from atoll.engine.operations import Operations, not_found
-from atoll.engine.record import IDLE, MEMORY, REQUESTED, Record
-from atoll.engine.sessions import Carried
+from atoll.engine.capacity import metrics
+from atoll.engine.commands.operations import Operations, not_found
+from atoll.engine.commands.sessions import Carried
+from atoll.engine.leftovers import adoption
+from atoll.engine.lifecycle import ending, freezing, starting, variables
+from atoll.engine.lifecycle.activity import Activity, Use
+from atoll.engine.lifecycle.deathwatch import DeathWatch
+from atoll.engine.lifecycle.transitions import Transitions
+from atoll.engine.lifecycle.variables import Variables
+from atoll.engine.link import losses
+from atoll.engine.link.link import Endpoint, HungUpError, LinkError
 from atoll.engine.shared import Shared
-from atoll.engine.transitions import Transitions
-from atoll.engine.variables import Variables
+from atoll.engine.store import record as rules
+from atoll.engine.store.entry import Entry
+from atoll.engine.store.record import IDLE, MEMORY, REQUESTED, Record
 from atoll.errors import SandboxError
 from atoll.wire.sandbox import Metrics, NamespaceConfig, SandboxInfo, SandboxOptions, State
 

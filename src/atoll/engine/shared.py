@@ -4,17 +4,17 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from atoll.engine.admission import Admission
-from atoll.engine.faults import Faults
-from atoll.engine.lifecycle import Lifecycle
-from atoll.engine.mounts import Mounts
+from atoll.engine.capacity.admission import Admission
+from atoll.engine.capacity.pool import WarmPool
+from atoll.engine.lifecycle.faults import Faults
+from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.objects.objects import Objects
-from atoll.engine.pool import WarmPool
-from atoll.engine.ports import Ports
+from atoll.engine.ports.ports import Ports
+from atoll.engine.ports.tunnels import Tunnels
 from atoll.engine.processes.background import Processes
-from atoll.engine.store import Store
-from atoll.engine.tunnels import Tunnels
-from atoll.engine.volumes import Volumes
+from atoll.engine.storage.mounts import Mounts
+from atoll.engine.storage.volumes import Volumes
+from atoll.engine.store.store import Store
 from atoll.settings import Settings
 from atoll.wire.sandbox import NamespaceConfig
 

@@ -17,7 +17,7 @@ import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from atoll.engine.link import error_of
+from atoll.engine.link.link import error_of
 from atoll.errors import (
     FileTooLargeError,
     InternalError,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers
 
-from atoll.engine.keys import NOBODY, Keys, hashed
+from atoll.engine.store.keys import NOBODY, Keys, hashed
 from atoll.errors import ForbiddenError, SandboxNotFoundError, UnauthorizedError
 from atoll.wire.keys import Scope
 from atoll.wire.ops import Op

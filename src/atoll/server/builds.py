@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from atoll.engine.engine import Engine
 from atoll.engine.parts import Image
-from atoll.engine.room import Share
+from atoll.engine.storage.room import Share
 from atoll.errors import FileTooLargeError, ImageNotFoundError, SandboxError, from_os_error
 from atoll.images import context
 from atoll.images.steps import Progress

@@ -5,9 +5,9 @@ import secrets
 import msgspec
 from starlette.requests import Request
 
-from atoll.engine import calls
+from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
-from atoll.engine.link import error_of
+from atoll.engine.link.link import error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import InvalidCommandError
 from atoll.server import addressed, answer, shapes

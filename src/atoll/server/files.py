@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.requests import Request
 
-from atoll.engine import early, filewatch
+from atoll.engine.commands import filewatch
 from atoll.engine.engine import Engine
-from atoll.engine.link import Link, SilenceError
+from atoll.engine.link import early
+from atoll.engine.link.link import Link, SilenceError
 from atoll.errors import RangeNotSatisfiableError, TimeoutError
 from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream

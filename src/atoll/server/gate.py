@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from atoll.engine.engine import Engine
-from atoll.engine.link import LinkError
+from atoll.engine.link.link import LinkError
 from atoll.errors import (
     InternalError,
     SandboxError,

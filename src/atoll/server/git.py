@@ -5,7 +5,7 @@ import secrets
 import msgspec
 from starlette.requests import Request
 
-from atoll.engine import git_checkout
+from atoll.engine.commands import git_checkout
 from atoll.engine.engine import Engine
 from atoll.server import addressed, shapes
 from atoll.server.answer import Stream

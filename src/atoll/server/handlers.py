@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 import atoll
-from atoll.engine import calls
+from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
 from atoll.engine.processes.background import signal_of
 from atoll.errors import SessionNotFoundError, ValidationFailedError

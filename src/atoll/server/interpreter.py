@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from atoll.engine import interpreter
+from atoll.engine.commands import interpreter
 from atoll.engine.engine import Engine
-from atoll.engine.link import error_of
+from atoll.engine.link.link import error_of
 from atoll.errors import SandboxError
 from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream

@@ -21,8 +21,8 @@ import structlog
 
 import atoll
 from atoll.engine import engine as engines
-from atoll.engine import exposures
 from atoll.engine.engine import Engine
+from atoll.engine.ports import exposures
 from atoll.errors import ResourceBusyError, SandboxError, from_os_error
 from atoll.host import unix
 from atoll.proxy.server import Site

@@ -9,9 +9,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from atoll.engine import exposures, forwarding
-from atoll.engine.activity import Use
 from atoll.engine.engine import Engine
+from atoll.engine.lifecycle.activity import Use
+from atoll.engine.ports import exposures, forwarding
 from atoll.errors import ServiceNotRespondingError, ValidationFailedError
 from atoll.host.pump import Channel, Counts, tunnel
 from atoll.proxy.route import Visitor

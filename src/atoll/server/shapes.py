@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from atoll.engine.link import error_of
+from atoll.engine.link.link import error_of
 from atoll.errors import SandboxError
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind

@@ -15,7 +15,7 @@ from typing import IO, Any, Self, TypeVar
 from starlette.requests import Request
 
 from atoll.engine.engine import Engine
-from atoll.engine.room import Share
+from atoll.engine.storage.room import Share
 from atoll.errors import FileTooLargeError, ValidationFailedError, from_os_error
 from atoll.server import answer
 from atoll.wire import frames

@@ -11,7 +11,7 @@ from atoll.wire.base import Request, Result, Whole
 
 
 class State(StrEnum):
-    """Engine states. Which may follow which is data in `atoll.engine.states`."""
+    """Engine states. Which may follow which is data in `atoll.engine.lifecycle.states`."""
 
     CREATED = "created"
     STARTING = "starting"

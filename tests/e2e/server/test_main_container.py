@@ -89,7 +89,7 @@ def test_files_survive_stop_wake_and_a_killed_engine(host: Host) -> None:
 
 
 def test_an_engine_killed_at_any_moment_of_creates_and_destroys_leaves_nothing(host: Host) -> None:
-    """The steps of a start one by one: `integration/engine/test_lifecycle.py`."""
+    """The steps of a start one by one: `integration/engine/lifecycle/test_sequence.py`."""
     chance = random.Random(7)
     for _ in range(4):
         engine = host.start()

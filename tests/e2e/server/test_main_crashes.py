@@ -24,7 +24,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from atoll.engine.faults import POINTS
+from atoll.engine.lifecycle.faults import POINTS
 from e2e.hosts import SANDBOXES, Host, reboot
 from integration.server.engines import EngineProcess
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from atoll.engine.faults import KEPT
+from atoll.engine.lifecycle.faults import KEPT
 from e2e.hosts import Host
 from integration.server.engines import EngineProcess
 

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import Any
 
-from atoll.engine import calls
+from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
 from atoll.wire import frames
 from atoll.wire.frames import Kind

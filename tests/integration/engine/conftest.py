@@ -6,7 +6,7 @@ from typing import Protocol
 import pytest
 
 from atoll.engine.engine import Engine
-from atoll.engine.store import Store
+from atoll.engine.store.store import Store
 from atoll.settings import (
     LifecycleSettings,
     PoolSettings,

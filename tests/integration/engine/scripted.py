@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import atoll
-from atoll.engine import bare
+from atoll.engine.bare import parts as bare
 from atoll.engine.parts import Parts
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.storage.idmap import IdRanges

@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from atoll.engine import bare, building, reaper
+from atoll.engine import building
+from atoll.engine.bare import parts as bare
 from atoll.engine.engine import Engine
+from atoll.engine.leftovers import reaper
 from atoll.errors import ContainerUnavailableError
 from integration.engine.scripted import World
 

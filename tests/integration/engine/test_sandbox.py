@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from atoll.engine import calls
+from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
 from atoll.errors import (
     OperationInterruptedError,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.engine.link import Endpoint
+from atoll.engine.link.link import Endpoint
 from atoll.runtime.base import ContainerSpec
 from atoll.runtime.fake import FakeRuntime
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from atoll.engine.link import Endpoint, Link, LinkError
+from atoll.engine.link.link import Endpoint, Link, LinkError
 from atoll.errors import NotSupportedByRuntimeError, UnauthorizedError
 from atoll.runtime.base import TOKEN_FILE, ContainerSpec
 from atoll.runtime.fake import FakeRuntime

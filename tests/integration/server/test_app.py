@@ -243,7 +243,7 @@ async def test_a_fault_of_the_engine_writes_no_value_of_a_request_to_the_log(
 
     place = {
         "ensure": "atoll.engine.sandbox.Sandbox.configure",
-        "exec": "atoll.engine.calls.exec",
+        "exec": "atoll.engine.commands.calls.exec",
         "set_env": "atoll.engine.sandbox.Sandbox.set_env",
     }
     monkeypatch.setattr(place[operation], broken)

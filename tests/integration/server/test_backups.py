@@ -3,7 +3,7 @@ import uuid
 import httpx2
 
 from integration.engine.scripted import World
-from integration.engine.test_backups import TAR, Inside
+from integration.engine.storage.test_backups import TAR, Inside
 from integration.server.conftest import BOX
 
 BACKUPS = BOX.rsplit("/sandboxes", 1)[0] + "/backups"

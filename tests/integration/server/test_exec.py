@@ -8,7 +8,7 @@ import httpx2
 import msgspec
 import pytest
 
-from atoll.engine import operations
+from atoll.engine.commands import operations
 from atoll.engine.engine import Engine
 from atoll.server.main import Served
 from atoll.wire import frames

@@ -5,8 +5,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from integration.engine.commands.test_git_checkout import git
 from integration.engine.scripted import Peer, World
-from integration.engine.test_git_checkout import git
 from integration.server.conftest import BOX
 
 CHECKOUT = BOX + "/git/checkout"

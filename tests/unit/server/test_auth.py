@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from atoll.engine.keys import Keys
+from atoll.engine.store.keys import Keys
 from atoll.errors import ForbiddenError, SandboxNotFoundError, UnauthorizedError
 from atoll.server import auth
 from atoll.server.auth import Auth, Caller, Listener

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll.engine.room import Room
+from atoll.engine.storage.room import Room
 from atoll.server.buffered import Buffered, pieces
 from atoll.server.spool import Spool
 from atoll.wire import frames

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from atoll.engine.room import Room, Share
+from atoll.engine.storage.room import Room, Share
 from atoll.errors import FileTooLargeError, NoSpaceError, ValidationFailedError
 from atoll.server import spool as spools
 from atoll.server.spool import IN_MEMORY, Spool, read_frames

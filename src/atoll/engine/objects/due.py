@@ -8,7 +8,7 @@ told later: an `on_stop` comes for every start that was told, and for no other.
 from typing import NamedTuple
 
 from atoll.engine.objects.table import Row
-from atoll.engine.record import Record
+from atoll.engine.store.record import Record
 from atoll.wire.sandbox import State
 
 _ENDED = frozenset({State.CREATED, State.STOPPED, State.DESTROYED})

@@ -21,8 +21,8 @@ from atoll.errors import SandboxError, WorkerUnavailableError
 from atoll.wire.objects import Delivery
 
 if TYPE_CHECKING:
-    from atoll.engine.record import Record
     from atoll.engine.sandbox import Sandbox
+    from atoll.engine.store.record import Record
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from atoll.engine.activity import Use
-from atoll.engine.database import Database
+from atoll.engine.lifecycle.activity import Use
 from atoll.engine.objects import origin, timers
 from atoll.engine.objects.deliveries import Attachment, Deliveries, LostError, lost
 from atoll.engine.objects.hooks import Hooks
@@ -17,6 +16,7 @@ from atoll.engine.objects.preparing import Preparing
 from atoll.engine.objects.registry import Known, Registry
 from atoll.engine.objects.table import Key, Row, Table
 from atoll.engine.objects.timers import Timer, Timers
+from atoll.engine.store.database import Database
 from atoll.errors import (
     DeadlockError,
     MethodNotFoundError,

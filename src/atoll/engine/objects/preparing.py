@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from atoll.engine.link import LinkError
+from atoll.engine.link.link import LinkError
 from atoll.engine.objects import origin
 from atoll.engine.objects.deliveries import Deliveries
 from atoll.engine.objects.hooks import Hooks

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from atoll.engine.database import Database
 from atoll.engine.objects.projects import Stored, applied
+from atoll.engine.store.database import Database
 from atoll.wire.objects import ProjectConfig, WorkerClass
 from atoll.wire.sandbox import NamespaceConfig
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from atoll.engine.database import Database
+from atoll.engine.store.database import Database
 
 Key = tuple[str, str]
 

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from atoll.engine.database import Database
 from atoll.engine.objects.deliveries import LostError
 from atoll.engine.objects.table import Key
+from atoll.engine.store.database import Database
 from atoll.errors import InvalidConfigError, SandboxError, WorkerUnavailableError
 from atoll.wire import cron
 

@@ -18,9 +18,8 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
-from atoll.engine import record as sandboxes
-from atoll.engine.activity import Use
-from atoll.engine.link import Endpoint, Link, LinkError, error_of
+from atoll.engine.lifecycle.activity import Use
+from atoll.engine.link.link import Endpoint, Link, LinkError, error_of
 from atoll.engine.processes import ports
 from atoll.engine.processes import records as rules
 from atoll.engine.processes.logs import ProcessLogs
@@ -28,6 +27,7 @@ from atoll.engine.processes.records import ProcessRecord
 from atoll.engine.processes.streams import Process, follow
 from atoll.engine.processes.table import ProcessTable
 from atoll.engine.processes.watching import Watches
+from atoll.engine.store import record as sandboxes
 from atoll.errors import (
     ProcessError,
     ProcessExitedBeforeReadyError,

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atoll.engine import carried
-from atoll.engine.activity import Use
-from atoll.engine.link import Endpoint, LinkError
+from atoll.engine.lifecycle.activity import Use
+from atoll.engine.link.link import Endpoint, LinkError
+from atoll.engine.ports import carried
 from atoll.engine.processes.streams import Process
 from atoll.errors import InvalidPortNumberError, ValidationFailedError
 from atoll.network import dial

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from atoll.engine.database import Rows
 from atoll.engine.processes.records import ProcessRecord
-from atoll.engine.store import Store
+from atoll.engine.store.database import Rows
+from atoll.engine.store.store import Store
 
 _COLUMNS = (
     "INSERT OR REPLACE INTO processes (uid, namespace, sandbox, id, layer_id, key, live, body)"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import structlog
 
-from atoll.engine import record as sandboxes
-from atoll.engine.link import Endpoint, Exit, Link, LinkError, Started, error_of
+from atoll.engine.link.link import Endpoint, Exit, Link, LinkError, Started, error_of
 from atoll.engine.processes import records as rules
 from atoll.engine.processes.logs import ProcessLogs, exit_of
 from atoll.engine.processes.records import ProcessRecord, Status
 from atoll.engine.processes.streams import Process
 from atoll.engine.processes.table import ProcessTable
+from atoll.engine.store import record as sandboxes
 from atoll.errors import OperationNotFoundError, SandboxError
 from atoll.wire.frames import Frame, Kind
 

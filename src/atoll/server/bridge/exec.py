@@ -14,9 +14,9 @@ from typing import Annotated
 import msgspec
 from starlette.requests import Request
 
-from atoll.engine import calls
+from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
-from atoll.engine.link import Exit, Gap, error_of
+from atoll.engine.link.link import Exit, Gap, error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SandboxError
 from atoll.server import answer, shapes

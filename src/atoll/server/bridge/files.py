@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from atoll.engine.engine import Engine
-from atoll.engine.link import Link, LinkError
+from atoll.engine.link.link import Link, LinkError
 from atoll.server import answer
 from atoll.server.answer import Stream
 from atoll.server.bridge import requests

@@ -16,9 +16,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from atoll.engine import calls
+from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
-from atoll.engine.link import Exit, LinkError, error_of
+from atoll.engine.link.link import Exit, LinkError, error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SandboxError
 from atoll.server.bridge import requests, terminals

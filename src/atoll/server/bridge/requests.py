@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from starlette.requests import HTTPConnection, Request
 
-from atoll.engine import calls
+from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SessionAlreadyExistsError

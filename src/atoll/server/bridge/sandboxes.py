@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from atoll.engine import calls
+from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
 from atoll.errors import SandboxError
 from atoll.server import shapes

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from atoll.engine import calls
-from atoll.engine.link import Endpoint, LinkError
-from atoll.engine.operations import Listed, Listing, exec_header
+from atoll.engine.commands import calls
+from atoll.engine.commands.operations import Listed, Listing, exec_header
+from atoll.engine.link.link import Endpoint, LinkError
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import ContainerUnavailableError
 from atoll.wire.frames import Frame, Kind

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from atoll.engine.engine import Engine
-from atoll.engine.exposures import check_port
+from atoll.engine.ports.exposures import check_port
 from atoll.errors import InvalidPortError, InvalidPortNumberError
 from atoll.server.bridge import requests
 from atoll.server.bridge.failures import invalid

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from atoll.agent.files import streams
-from atoll.engine.link import Link, SilenceError
+from atoll.engine.link.link import Link, SilenceError
 from atoll.wire.frames import Kind
 from e2e.agent.files.silent_mount import silent_mount
 from e2e.runtime.boxes import Bench, Box

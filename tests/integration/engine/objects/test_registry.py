@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from atoll.engine.objects.registry import Registry
-from atoll.engine.store import Store
+from atoll.engine.store.store import Store
 from atoll.wire.objects import ClassOptions, ProjectConfig, WorkerClass
 from atoll.wire.sandbox import NamespaceConfig
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from atoll.engine.objects.table import Table
-from atoll.engine.store import Store
+from atoll.engine.store.store import Store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from atoll.engine.objects.deliveries import LostError
 from atoll.engine.objects.timers import FIRST_PAUSE, RETRIES, Timer, Timers
-from atoll.engine.store import Store
+from atoll.engine.store.store import Store
 from atoll.errors import InvalidConfigError, MethodFailedError, SandboxError, WorkerUnavailableError
 from integration.engine.objects.worker import until
 

@@ -4,7 +4,7 @@ import pytest
 
 from atoll.engine.objects.due import Due, due
 from atoll.engine.objects.table import Row
-from atoll.engine.record import Record
+from atoll.engine.store.record import Record
 from atoll.wire.sandbox import State
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)

@@ -7,8 +7,8 @@ import pytest
 
 from atoll.engine.processes.records import ProcessRecord, Status
 from atoll.engine.processes.table import ProcessTable
-from atoll.engine.record import Record
-from atoll.engine.store import Store
+from atoll.engine.store.record import Record
+from atoll.engine.store.store import Store
 from atoll.wire.process import StartProcessRequest
 from atoll.wire.sandbox import State
 

@@ -1,6 +1,6 @@
 import pytest
 
-from atoll.engine.operations import Listed
+from atoll.engine.commands.operations import Listed
 from atoll.errors import ContainerUnavailableError
 from atoll.server.bridge.terminals import MAX_TERMINALS, choose
 

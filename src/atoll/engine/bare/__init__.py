@@ -1,0 +1,1 @@
+"""The parts of the `fake` runtime: directories, and the host itself."""

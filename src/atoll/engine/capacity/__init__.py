@@ -1,0 +1,1 @@
+"""How much may run here, what is kept warm, and who gives memory up."""

@@ -1,0 +1,26 @@
+"""What a sandbox uses: measured from outside, so that it wakes nothing and a frozen one tells too."""
+
+from atoll.engine.lifecycle.sequence import Lifecycle
+from atoll.engine.store.record import Record
+from atoll.runtime.base import Usage
+from atoll.wire.sandbox import Limits, Metrics
+
+_NOTHING = Usage(memory=0, cpu_time=0.0, pids=0, oom_kills=0)
+
+
+async def measured(life: Lifecycle, record: Record, limits: Limits) -> Metrics:
+    """Return what the sandbox of *record* uses now."""
+    use = _NOTHING
+    if record.live and record.host_ref and record.in_force:
+        use = await life.parts.runtime(record.in_force.level).usage(record.host_ref)
+    disk = 0
+    if await life.parts.layers.exists(record.layer_id):
+        disk = await life.parts.layers.usage(record.layer_id)
+    return Metrics(
+        memory=use.memory,
+        cpu_time=use.cpu_time,
+        pids=use.pids,
+        oom_kills=use.oom_kills,
+        disk=disk,
+        limits=limits,
+    )

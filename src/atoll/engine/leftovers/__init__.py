@@ -1,0 +1,1 @@
+"""What earlier engines left: taken over, or removed."""

@@ -1,0 +1,229 @@
+"""The steps of a start, each with its undo.
+
+An undo knows nothing but the `host_ref` and is idempotent, so the same list serves a start that
+failed, a stop, a destroy, and whatever a killed engine left behind at any step.
+"""
+
+import shutil
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from atoll.engine.lifecycle import rootfiles
+from atoll.engine.lifecycle.launch import Launch, made
+from atoll.engine.link.link import Endpoint, LinkError
+from atoll.engine.store import record
+from atoll.engine.store.record import InForce
+from atoll.errors import ContainerUnavailableError, FilesystemError
+from atoll.host.threads import run_to_end
+from atoll.images.certificates import TARGET as TRUST_TARGET
+from atoll.runtime.base import ContainerSpec
+from atoll.settings import MB
+from atoll.storage.buckets import client as buckets
+from atoll.wire import ids
+
+if TYPE_CHECKING:
+    from atoll.engine.lifecycle.sequence import Lifecycle
+
+
+BUCKETS = "buckets"
+"""In the directory of a start: one folder for the client of each bucket that is mounted."""
+
+
+class Step(NamedTuple):
+    """One step of a start and its undo. `beside`: it needs nothing of the step before it."""
+
+    name: str
+    make: Callable[["Lifecycle", Launch], Awaitable[None]]
+    remove: Callable[["Lifecycle", str], Awaitable[None]] | None
+    beside: bool = False
+
+
+async def _image(life: "Lifecycle", launch: Launch) -> None:
+    images, rec = life.parts.images, launch.record
+    launch.image = await images.obtain(launch.wanted.image or "")
+    await images.hold(launch.image.digest, rec.layer_id, life.settings.storage.state_dir)
+    if rec.in_force and rec.in_force.digest != launch.image.digest:
+        await images.release(rec.in_force.digest, rec.layer_id)
+
+
+async def _layer(life: "Lifecycle", launch: Launch) -> None:
+    rec = launch.record
+    if await life.parts.layers.exists(rec.layer_id):
+        return
+    if rec.in_force:  # it ran before: an empty layer would hide that its files are lost
+        raise FilesystemError(
+            f"the files of sandbox {rec.id!r} are not in the layer store",
+            suggestion="bring the state directory back, or destroy the sandbox",
+        )
+    launch.new_layer = True
+    size = launch.size.disk_mb * MB
+    if launch.base:
+        await life.parts.layers.snapshots.clone(launch.base, rec.layer_id, size)
+    else:
+        await life.parts.layers.create(rec.layer_id, size)
+
+
+async def _ids(life: "Lifecycle", launch: Launch) -> None:
+    launch.id_base = life.parts.ids.acquire(launch.host_ref)
+
+
+async def _free_ids(life: "Lifecycle", host_ref: str) -> None:
+    life.parts.ids.release(host_ref)
+
+
+async def _runtime(life: "Lifecycle", launch: Launch) -> None:
+    runtime = life.parts.runtime(launch.wanted.runtime or "")
+    await runtime.prepare(launch.host_ref, launch.id_base, life.parts.ids.count)
+
+
+async def _rootfs(life: "Lifecycle", launch: Launch) -> None:
+    launch.rootfs = await life.parts.roots.mount(
+        launch.host_ref,
+        made(launch.image).layers,
+        launch.record.layer_id,
+        launch.id_base,
+        life.parts.ids.count,
+    )
+
+
+async def _unmount(life: "Lifecycle", host_ref: str) -> None:
+    await life.parts.roots.unmount(host_ref)
+
+
+async def _claims(life: "Lifecycle", launch: Launch) -> None:
+    life.claims.take(launch.host_ref, launch.record.id, launch.volumes.values())
+
+
+async def _give_up_claims(life: "Lifecycle", host_ref: str) -> None:
+    life.claims.release(host_ref)
+
+
+async def _volumes(life: "Lifecycle", launch: Launch) -> None:
+    for path, volume in launch.volumes.items():
+        await life.parts.roots.attach(
+            launch.host_ref, path, volume.layer_id, read_only=volume.read_only
+        )
+
+
+async def _network(life: "Lifecycle", launch: Launch) -> None:
+    launch.slot = await life.parts.networks.acquire(launch.host_ref)
+    if not launch.wanted.enable_internet:
+        await life.parts.networks.set_internet(launch.host_ref, allowed=False)
+
+
+async def _release(life: "Lifecycle", host_ref: str) -> None:
+    await life.parts.networks.release(host_ref)
+
+
+async def _files(life: "Lifecycle", launch: Launch) -> None:
+    slot = made(launch.slot)
+    files = life.run_dir(launch.host_ref) / "files"
+    launch.mounts += rootfiles.write(
+        files,
+        hostname=ids.hostname(launch.record.id),
+        address=slot.address,
+        nameservers=slot.nameservers,
+    )
+    if trust := await life.parts.images.trust():
+        launch.mounts.append(
+            await run_to_end(rootfiles.own_copy, files, trust.directory, TRUST_TARGET)
+        )
+        launch.trust_env |= trust.env
+
+
+async def _directory(life: "Lifecycle", launch: Launch) -> None:
+    life.container_dir(launch.host_ref).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+async def _remove_directory(life: "Lifecycle", host_ref: str) -> None:
+    directory = life.run_dir(host_ref)
+    await buckets.stop_all(directory / BUCKETS)
+    shutil.rmtree(directory / "files", ignore_errors=True)
+    # Only empty directories: a root that is still mounted must never be entered by a removal.
+    for path in (life.container_dir(host_ref), directory / "rootfs", directory):
+        if path.exists():
+            path.rmdir()
+
+
+async def _container(life: "Lifecycle", launch: Launch) -> None:
+    runtime = life.parts.runtime(launch.wanted.runtime or "")
+    spec = _spec(life, launch)
+    await runtime.start(spec)
+    launch.endpoint = Endpoint(runtime, spec.run_dir, spec.host_ref, spec.generation)
+
+
+def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:
+    config = made(launch.image).config
+    limits = record.limits(launch.size, life.settings.runtime.pids)
+    return ContainerSpec(
+        host_ref=launch.host_ref,
+        generation=launch.record.generation,
+        identity=launch.record.layer_id,
+        hostname=ids.hostname(launch.record.id),
+        rootfs=made(launch.rootfs),
+        run_dir=life.container_dir(launch.host_ref),
+        netns=made(launch.slot).netns,
+        id_base=launch.id_base,
+        id_count=life.parts.ids.count,
+        memory=limits.memory,
+        cpu=limits.cpu,
+        pids=limits.pids,
+        env=launch.env,
+        workdir=config.workdir or "/workspace",
+        user=config.user or "0:0",
+        mounts=tuple(launch.mounts),
+    )
+
+
+async def _remove_container(life: "Lifecycle", host_ref: str) -> None:
+    for runtime in life.parts.runtimes.values():
+        await runtime.remove(host_ref)
+
+
+async def _hello(life: "Lifecycle", launch: Launch) -> None:
+    endpoint = made(launch.endpoint)
+    try:
+        await life.hello(endpoint, life.settings.runtime.start_timeout)
+    except LinkError as error:
+        raise ContainerUnavailableError(
+            f"the sandbox started but its agent does not answer: {error}",
+            context={"reason": "runtime"},
+        ) from error
+
+
+STEPS: tuple[Step, ...] = (
+    Step("directory", _directory, _remove_directory),
+    Step("ids", _ids, _free_ids),
+    Step("claims", _claims, _give_up_claims, beside=True),
+    Step("image", _image, None),
+    Step("layer", _layer, None, beside=True),
+    Step("network", _network, _release, beside=True),
+    Step("runtime", _runtime, None, beside=True),
+    Step("rootfs", _rootfs, _unmount),
+    Step("files", _files, None, beside=True),
+    Step("volumes", _volumes, None),
+    Step("container", _container, _remove_container),
+    Step("hello", _hello, None),
+)
+"""A start from top to bottom, a removal from bottom to top and one after the other."""
+
+
+def in_force(life: "Lifecycle", launch: Launch) -> InForce:
+    """Return what a start that succeeded really used."""
+    image, runtime = made(launch.image), made(launch.endpoint).runtime
+    kind = launch.wanted.instance_type
+    return InForce(
+        image=launch.image_name or image.reference,
+        digest=image.digest,
+        instance_type=kind if isinstance(kind, str) else "custom",
+        level=runtime.level,
+        runtime=runtime.name,
+        limits=record.limits(launch.size, life.settings.runtime.pids),
+        id_base=launch.id_base,
+        base_env=launch.base_env,
+        env=launch.env,
+        workdir=image.config.workdir or "/workspace",
+        user=image.config.user or "0:0",
+        volumes=launch.volumes,
+        command=[*image.config.entrypoint, *image.config.cmd],
+    )

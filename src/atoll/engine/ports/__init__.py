@@ -1,0 +1,1 @@
+"""Exposed ports, and the ways to the servers behind them."""

@@ -1,0 +1,1 @@
+"""Snapshots, forks, backups, volumes, mounts, and the disk they take."""

@@ -1,0 +1,1 @@
+"""What outlives the engine: the SQLite file, the records of sandboxes, events, keys, the audit."""

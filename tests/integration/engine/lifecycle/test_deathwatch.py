@@ -1,0 +1,45 @@
+import asyncio
+from contextlib import suppress
+
+from atoll.engine.engine import Engine
+from atoll.engine.lifecycle import deathwatch
+from atoll.engine.store.record import CONTAINER_ENDED
+from atoll.wire.sandbox import State
+from integration.engine.calling import run
+from integration.engine.scripted import World
+
+
+async def test_a_container_that_dies_without_any_call_is_noticed_at_once(
+    engine: Engine, world: World
+) -> None:
+    """Not at the next call, nor when the reaper comes by."""
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    world.runtime.pid = process.pid
+    try:
+        await run(engine, "hi")
+        sandbox = engine.sandbox("N", "box")
+        assert sandbox.is_in(State.RUNNING)
+        (host_ref,) = world.runtime.running
+        world.runtime.running.pop(host_ref)
+        process.kill()
+        async with asyncio.timeout(10):
+            while not sandbox.is_in(State.STOPPED):
+                await asyncio.sleep(0.01)
+        assert sandbox.record is not None
+        assert sandbox.record.reason == CONTAINER_ENDED
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def test_the_end_of_a_process_is_waited_for() -> None:
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    waiting = asyncio.create_task(deathwatch.ended(process.pid))
+    done, _ = await asyncio.wait({waiting}, timeout=0.05)
+    assert not done
+    process.kill()
+    await process.wait()
+    async with asyncio.timeout(10):
+        await waiting
+        await deathwatch.ended(process.pid)  # one that is not there has ended
