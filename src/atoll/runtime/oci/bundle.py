@@ -147,16 +147,25 @@ def identity_source(spec: ContainerSpec, target: str) -> Path:
     return spec.run_dir / PurePosixPath(target).name
 
 
-def _process(host: Host) -> dict[str, Any]:
+def agent_argv(loader: str, nofile: int) -> list[str]:
+    """Return the command line of pid 1.
+
+    Args:
+        loader: file name of the dynamic loader in the agent's directory.
+        nofile: hard limit of open files.
+    """
     library = f"{AGENT_DIR}/lib"
-    loader = [f"{library}/{host.loader}", "--inhibit-cache", "--library-path", library]
-    nofile = min(host.nofile, 1 << 19)
+    start = [f"{library}/{loader}", "--inhibit-cache", "--library-path", library]
+    nofile = min(nofile, 1 << 19)
     limits = LIMITS.format(soft=min(nofile, 1 << 16), hard=nofile)
-    python = [f"{AGENT_DIR}/bin/python", *_OPTIONS, "-c", limits + START]
+    return [*start, f"{AGENT_DIR}/bin/python", *_OPTIONS, "-c", limits + START]
+
+
+def _process(host: Host) -> dict[str, Any]:
     capabilities = sorted(COMMAND_CAPABILITIES + AGENT_CAPABILITIES)
     return {
         "user": {"uid": 0, "gid": 0, "umask": 0o022},
-        "args": loader + python,
+        "args": agent_argv(host.loader, host.nofile),
         # Otherwise runc takes it from the image's passwd file.
         "env": ["HOME=/"],
         "cwd": "/",
