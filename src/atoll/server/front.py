@@ -57,6 +57,10 @@ class Front(LimitedProtocol):
         between = self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body)
         return between and not self._kept and not self.pipeline
 
+    @property
+    def _begun_head(self) -> bool:
+        return bool(self._begun) or super()._begun_head
+
     def _wait_for(self, data: bytes) -> None:
         self._begun = data
         self._unset_keepalive_if_required()

@@ -31,6 +31,10 @@ HEAD_TIME = 20.0
 also those that the rest of a body has once it was answered without being read."""
 
 
+_LEFT = "the caller closed its side of the connection before the answer"
+_STAY = "send the whole request, and close the connection when the answer has come"
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """One connection. The parser calls its methods; see `uvicorn`."""
 
@@ -107,6 +111,20 @@ class LimitedProtocol(HttpToolsProtocol):
         self._kept = self._kept + len(data) if self._told == told else 0
         if self._kept > MAX_HEAD:
             self._too_large()
+
+    def eof_received(self) -> None:
+        """Answer whoever will send no more but may read; after this the transport closes.
+
+        A caller that has left and one that has only closed its sending side look the same, and for
+        the first its command must end. So both have left; the second is told.
+        """
+        if self._answering or self._begun_head:
+            self._refuse(ValidationFailedError(_LEFT, suggestion=_STAY), 400, whole=True)
+
+    @property
+    def _begun_head(self) -> bool:
+        """Whether there is a part of a head that has no end."""
+        return self._kept > 0
 
     def on_message_begin(self) -> None:
         """Begin a head."""
@@ -212,11 +230,26 @@ class LimitedProtocol(HttpToolsProtocol):
         elif not self.transport.is_closing():
             self.transport.close()
 
-    def _refuse(self, error: SandboxError, status: int) -> None:
+    def _taken_back(self, *, whole: bool) -> bool:
+        """Keep the request under way from answering, if there is one; return False if it may have.
+
+        A refusal must not be read as the answer to another request than the one it is for: one
+        that was sent ahead, or, unless *whole* requests are meant, one that had come to its end.
+        """
+        cycle = self.cycle
+        if cycle is None or (cycle.response_complete and not cycle.more_body):
+            return True
+        if cycle.response_started or self.pipeline or not (cycle.more_body or whole):
+            return False
+        cycle.disconnected = True
+        cycle.message_event.set()
+        return True
+
+    def _refuse(self, error: SandboxError, status: int, *, whole: bool = False) -> None:
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
-        if self._answering or (self.cycle and self.cycle.more_body):  # it has or gets its answer
+        if not self._taken_back(whole=whole):
             self.transport.close()
             return
         error.wire_status = status

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,11 +30,32 @@ class Raw:
 
     async def ask(self, *parts: bytes, pause: float = 0.0) -> tuple[int, dict[str, Any], bytes]:
         """Send *parts*; return status, body and what came until the connection ended."""
+        reader, writer = await self._sent(parts, pause)
+        return await self._told(reader, writer)
+
+    async def ask_and_close(
+        self, *parts: bytes, after: asyncio.Event | None = None
+    ) -> tuple[int, dict[str, Any], bytes]:
+        """As `ask`, by a caller that then closes its sending side, *after* something if given."""
+        reader, writer = await self._sent(parts, 0.0)
+        async with asyncio.timeout(10):
+            await (after.wait() if after else asyncio.sleep(0))
+        writer.write_eof()
+        return await self._told(reader, writer)
+
+    async def _sent(
+        self, parts: Sequence[bytes], pause: float
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_unix_connection(self._path)
         for part in parts:
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(pause)
+        return reader, writer
+
+    async def _told(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[int, dict[str, Any], bytes]:
         async with asyncio.timeout(5):
             raw = await reader.read()
         writer.close()
@@ -242,8 +263,71 @@ async def test_a_chunk_that_two_servers_could_read_differently_ends_the_connecti
 ) -> None:
     hidden = b"GET /v2/version HTTP/1.1\r\nhost: localhost\r\n\r\n"
     head = f"PUT {BOX} HTTP/1.1\r\nhost: localhost\r\n".encode() + CHUNKED + b"\r\n"
-    _, _, sent = await raw.ask(head + chunks + hidden)
+    status, body, sent = await raw.ask(head + chunks + hidden)
+    assert (status, body["code"]) == (400, "VALIDATION_FAILED")
+    assert sent.count(b"HTTP/1.1 ") == 1
     assert b"engineId" not in sent
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05], ids=["at once", "while it is read"])
+@pytest.mark.parametrize("kind", ["application/json", frames.CONTENT_TYPE])
+async def test_a_body_that_turns_out_malformed_is_answered_once(
+    raw: Raw, kind: str, pause: float
+) -> None:
+    """Its request is under way by then, and must neither answer as well nor hold the answer up."""
+    head = f"POST {BOX}/exec HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n"
+    begun = head.encode() + CHUNKED + b"\r\n"
+    status, body, sent = await raw.ask(begun, b"1\r\n{\r\n", b"zz\r\n", pause=pause)
+    assert (status, body["message"]) == (400, "the request is not HTTP/1.1")
+    assert sent.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [GET],
+        [POST + b"content-length: 9\r\n\r\n{"],
+        [f"PUT {BOX}/files?path=/tmp/x HTTP/1.1\r\nhost: localhost\r\n".encode(),
+         b"content-length: 9\r\n\r\nhell"],
+        [b"G"],
+    ],
+    ids=["in a head", "in a body", "in an upload", "in a word"],
+)  # fmt: skip
+async def test_who_closes_its_side_before_the_end_is_told_and_let_go(
+    raw: Raw, parts: list[bytes]
+) -> None:
+    status, body, _ = await raw.ask_and_close(*parts)
+    assert (status, body["code"]) == (400, "VALIDATION_FAILED")
+
+
+async def test_who_closes_its_side_while_its_command_runs_is_told_and_its_command_ends(
+    raw: Raw, world: World
+) -> None:
+    """It looks like one that has left, whose command must not go on without it."""
+    runs, ended = asyncio.Event(), asyncio.Event()
+
+    async def runs_on(peer: Peer, _: dict[str, Any]) -> None:
+        await peer.send(Kind.STARTED, {"pid": 1})
+        runs.set()
+        try:
+            while (await peer.next()).kind != Kind.CANCEL:
+                pass
+        finally:
+            ended.set()
+
+    world.runtime.scripts["exec"] = runs_on
+    command = b'{"command": "sleep 60"}'
+    head = f"POST {BOX}/exec HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    length = b"content-length: %d\r\n\r\n" % len(command)
+    status, body, _ = await raw.ask_and_close(head.encode() + length + command, after=runs)
+    assert (status, body["code"]) == (400, "VALIDATION_FAILED")
+    async with asyncio.timeout(10):
+        await ended.wait()
+
+
+async def test_who_closes_its_side_after_the_answer_gets_nothing_more(raw: Raw) -> None:
+    _, body, sent = await raw.ask(GET + b"connection: close\r\n\r\n")
+    assert (body, sent.count(b"HTTP/1.1 ")) == ({"ok": True}, 1)
 
 
 @pytest.mark.parametrize(
