@@ -42,6 +42,15 @@ _NAMES: Mapping[str, re.Pattern[str]] = {
 }
 """Placeholder → what may stand there."""
 
+_ABOUT = """Named, durable sandboxes. See the errors' `code` for what went wrong.
+
+A name is a sandbox: no call is needed before others. One that needs a running sandbox makes it,
+and what is listed of a sandbox that was not made yet, or was deleted, is empty. Only
+`get_sandbox` tells whether there is one.
+
+An `Idempotency-Key` names one call: with the same key comes the same answer, also when what it
+tells of has been deleted since."""
+
 _SPECIAL: Mapping[type, Json] = {
     process.ExecResult: {
         "title": "ExecResult",
@@ -124,7 +133,7 @@ def build(table: Iterable[Op[Any, Any]]) -> Json:
         "info": {
             "title": "Atoll",
             "version": atoll.__version__,
-            "description": "Named, durable sandboxes. See the errors' `code` for what went wrong.",
+            "description": _ABOUT,
         },
         "servers": [{"url": "/"}],
         "security": [{"key": []}],

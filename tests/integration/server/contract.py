@@ -7,6 +7,7 @@ no capability that reaches out of them.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,20 +30,9 @@ ENDLESS = ("watch", "events", "attach_worker", "connect_port", "connect_previews
            "stream_process_logs", "wait_for_ports")  # fmt: skip
 """Operations whose answers go on until the caller leaves, which schemathesis does not, or wait long."""
 
-FAULTS = """
-import schemathesis
-
-@schemathesis.check
-def no_fault_of_the_engine(ctx, response, case):
-    if response.status_code >= 500:
-        assert response.json()["code"] != "INTERNAL_ERROR"
-"""
-"""A check beside those of schemathesis: what fails in a sandbox has a code of its own, also where
-its status is 500; only a fault of the engine has none."""
-
 # Which signals, ports, times or archives there are stands in no schema: 400 names the field.
 SETTINGS = """
-hooks = "faults.py"
+hooks = "judgement.py"
 
 [parameters]
 "path.namespace" = "N"
@@ -111,7 +101,7 @@ def main() -> int:
     engine = EngineProcess(state / "engine", "--port", "0")
     url = engine.hello["url"]
     (state / "schemathesis.toml").write_text(SETTINGS)
-    (state / "faults.py").write_text(FAULTS)
+    shutil.copy(Path(__file__).parent / "judgement.py", state)
     try:
         with engine.client() as client:
             furnish(client)
