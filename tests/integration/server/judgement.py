@@ -10,6 +10,7 @@ from typing import Any
 
 import schemathesis
 from schemathesis.core.failures import AcceptedNegativeData, Failure
+from schemathesis.generation.meta import TestPhase
 from schemathesis.openapi.checks import UseAfterFree
 
 BOX = re.compile(r"DELETE /v2/namespaces/[^/]+/sandboxes/[^/]+")
@@ -29,16 +30,18 @@ def no_fault_of_the_engine(_: Any, response: Any, __: Any) -> None:
 
 @schemathesis.hook
 def before_call(_: Any, case: Any, __: dict[str, Any]) -> None:
-    """Give each case a key of its own: what the answer to an earlier one tells of may be gone."""
+    """Give each link a key of its own: what the answer to an earlier one tells of may be gone."""
     headers = case.headers or {}
-    if re.fullmatch(r"[A-Za-z0-9._:-]{1,128}", str(headers.get(KEY, ""))):
+    linked = case.meta is not None and case.meta.phase.name is TestPhase.STATEFUL
+    if linked and re.fullmatch(r"[A-Za-z0-9._:-]{1,128}", str(headers.get(KEY, ""))):
         headers[KEY] = secrets.token_hex(8)
 
 
 @schemathesis.hook
 def after_call(_: Any, case: Any, response: Any) -> None:
     """Take note of the calls since a sandbox was deleted."""
-    if case.operation.definition.raw["operationId"] == "destroy_sandbox" and response.ok:
+    called = case.operation.definition.raw["operationId"]
+    if called == "destroy_sandbox" and response.status_code < 300:
         since.clear()
     else:
         since.append(case.operation.label)
