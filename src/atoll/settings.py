@@ -81,6 +81,10 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     buckets: dict[str, BucketSettings] = {}
     """Binding → a bucket that every caller may mount by that name."""
 
+    local_buckets: dict[str, Path] = {}
+    """Binding → a folder of this host that stands for a bucket in development, and that every caller
+    may mount by that name. Files in it are read and written with the rights of its owner."""
+
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the engine is reached."""

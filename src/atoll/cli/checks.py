@@ -57,6 +57,7 @@ TOOLS: Mapping[str, Tool] = {
     "mmdebstrap": Tool("mmdebstrap", "building the base image", needed=False),
     "buildah": Tool("buildah", "building Dockerfiles", needed=False),
     "s3fs": Tool("s3fs", "mounting buckets", needed=False),
+    "rclone": Tool("rclone", "mounting buckets of Azure and local ones", needed=False),
     "bwrap": Tool("bubblewrap", "mounting buckets", needed=False),
     "skopeo": Tool("skopeo", "pulling images", needed=False),
 }

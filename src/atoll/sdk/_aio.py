@@ -20,7 +20,16 @@ from contextlib import suppress
 from typing import IO, Any, Generic, TypeAlias, TypeVar
 
 from atoll.sdk import _io
-from atoll.sdk._io import environment, is_open, jitter, now, start_engine, take_lease
+from atoll.sdk._io import (
+    environment,
+    is_open,
+    jitter,
+    made_folders,
+    now,
+    offer,
+    start_engine,
+    take_lease,
+)
 
 __all__ = [
     "Chunks",
@@ -37,7 +46,9 @@ __all__ = [
     "is_open",
     "jitter",
     "lasts",
+    "made_folders",
     "now",
+    "offer",
     "pieces",
     "scope",
     "sleep",

@@ -183,6 +183,29 @@ def take_lease(path: Path, seconds: float) -> tuple[socket.socket, dict[str, Any
     return connection, json.loads(line)
 
 
+def made_folders(folders: Mapping[str, str | Path]) -> dict[str, Path]:
+    """Make the folders that are missing, and return all by absolute paths."""
+    places = {name: Path(folder).absolute() for name, folder in folders.items()}
+    for place in places.values():
+        place.mkdir(parents=True, exist_ok=True)
+    return places
+
+
+def offer(lease: socket.socket, folders: Mapping[str, str], seconds: float) -> None:
+    """Tell the engine that gave *lease* which local buckets there are, as long as it lasts.
+
+    Raises:
+        OSError: it has ended.
+    """
+    lease.settimeout(seconds)
+    try:
+        lease.sendall(json.dumps({"localBuckets": dict(folders)}).encode() + b"\n")
+        if not _read_line(lambda: lease.recv(1 << 12)):
+            raise ConnectionResetError("the lease has ended")
+    finally:
+        lease.setblocking(False)
+
+
 def is_open(lease: socket.socket) -> bool:
     """Whether the engine that gave a lease still lives (1 µs: asked before each request)."""
     try:

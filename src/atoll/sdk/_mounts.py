@@ -29,13 +29,18 @@ def credentials(
         return given
     if given is not None:
         return _read(given)
+    if provider == "azure" or ".blob.core.windows.net" in (endpoint or ""):
+        return _found(environment, "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY")
     r2 = provider == "r2" or "r2.cloudflarestorage.com" in (endpoint or "")
     for prefix in ("R2_", "AWS_") if r2 else ("AWS_",):
-        names = prefix + "ACCESS_KEY_ID", prefix + "SECRET_ACCESS_KEY"
-        key, secret = map(environment.get, names)
-        if key and secret:
-            return BucketCredentials(access_key_id=key, secret_access_key=secret)
+        if found := _found(environment, prefix + "ACCESS_KEY_ID", prefix + "SECRET_ACCESS_KEY"):
+            return found
     return None
+
+
+def _found(environment: Mapping[str, str], id: str, secret: str) -> BucketCredentials | None:
+    key, value = environment.get(id), environment.get(secret)
+    return BucketCredentials(access_key_id=key, secret_access_key=value) if key and value else None
 
 
 def _read(given: Mapping[str, str]) -> BucketCredentials:

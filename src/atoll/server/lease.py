@@ -4,8 +4,10 @@ Protocol, for the client side too (one unix stream socket, ``<state_dir>/lease.s
 
 1. The client connects. The engine sends one line of JSON when it is ready to serve:
    ``{"socket": "<unix socket of the API>", "pid": …, "engineId": "…", "version": "…"}``.
-2. The client keeps the connection open as long as it uses the engine, and sends nothing. The end
-   of the connection, by close or by the death of the client, is the end of the lease.
+2. The client keeps the connection open as long as it uses the engine. The end of the connection,
+   by close or by the death of the client, is the end of the lease. It may send lines of JSON,
+   ``{"localBuckets": {"<binding>": "<folder>"}}``: what may be mounted as a local bucket as long as
+   this lease lasts, each in place of the one before. The engine answers ``{}``.
 3. An engine started with ``--local`` stops when its last lease ends (or when nobody came within
    `FIRST_LEASE` seconds of the ready line): it closes ``lease.sock`` first, puts the sandboxes to
    sleep that it started or used (others run on), then exits and so gives up the lock.
@@ -31,8 +33,11 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 FIRST_LEASE = 10.0
 """Seconds an engine of `local()` waits for its first lease."""
@@ -43,6 +48,19 @@ for a lease to see whether the holder stays; that question must not end a holder
 to get its first client."""
 
 
+class Offer(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What a client has for the engine while it holds its lease."""
+
+    local_buckets: dict[str, str]
+
+    def folders(self) -> dict[str, Path]:
+        """Return binding → folder."""
+        return {binding: Path(folder) for binding, folder in self.local_buckets.items()}
+
+
+Offered = Callable[[Mapping[str, Path]], AbstractContextManager[None]]
+
+
 class Leases:
     """Counts the open lease connections; calls *ended* once when the last one is gone.
 
@@ -50,11 +68,17 @@ class Leases:
         listener: listening unix socket.
         hello: what every client is told.
         ended: called without arguments; None: leases have no effect.
+        offered: entered with the folders that a client offers, until its lease ends.
     """
 
     def __init__(
-        self, listener: socket.socket, hello: Mapping[str, Any], ended: Callable[[], None] | None
+        self,
+        listener: socket.socket,
+        hello: Mapping[str, Any],
+        ended: Callable[[], None] | None,
+        offered: Offered,
     ) -> None:
+        self._offered = offered
         self._listener = listener
         self._line = json.dumps(dict(hello)).encode() + b"\n"
         self._ended = ended
@@ -72,9 +96,13 @@ class Leases:
         self._open.add(writer)
         try:
             writer.write(self._line)
-            while await reader.read(1 << 12):
-                pass
-        except OSError:
+            with ExitStack() as offer:
+                while line := await reader.readline():
+                    offer.close()
+                    folders = msgspec.json.decode(line, type=Offer).folders()
+                    offer.enter_context(self._offered(folders))
+                    writer.write(b"{}\n")
+        except (OSError, ValueError, msgspec.MsgspecError):  # ValueError: a line without an end
             pass
         finally:
             self._open.discard(writer)

@@ -99,7 +99,12 @@ class Served:
             "version": atoll.__version__,
         }
         ended = self._left if local else None
-        self._leases = Leases(sockets.replacing(state_dir / "lease.sock"), hello, ended)
+        self._leases = Leases(
+            sockets.replacing(state_dir / "lease.sock"),
+            hello,
+            ended,
+            self._engine.mounts.local.offered,
+        )
         await self._leases.open()
         self._stack.push_async_callback(self._leases.close)
         return hello

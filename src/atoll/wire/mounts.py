@@ -6,9 +6,12 @@ import msgspec
 
 from atoll.wire.base import Request, Result
 
+HIDDEN = ".atoll-multipart/"
+"""Where parts of uploads of a Worker wait in a bucket; folders and listings do not show it."""
+
 
 class BucketCredentials(Request, frozen=True, kw_only=True):
-    """A key of the bucket. Its text shows no secret."""
+    """A key of the bucket; of Azure, name and key of the account. Its text shows no secret."""
 
     access_key_id: str
     secret_access_key: str
@@ -30,7 +33,7 @@ class MountBucket(Request, frozen=True, kw_only=True):
     prefix: str | None = None
     s3fs_options: list[str] = msgspec.field(default_factory=list, name="s3fsOptions")
     credential_proxy: bool = False  # credentials are outside in any case
-    local_bucket: bool = False  # refused: no folder of the host is mounted for a caller
+    local_bucket: bool = False  # the folder that stands for the binding in development
 
 
 class UnmountBucket(Request, frozen=True, kw_only=True):

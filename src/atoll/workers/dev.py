@@ -8,6 +8,7 @@ configuration is applied too: new sandboxes (and sandboxes that wake) get the ne
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from atoll.wire.base import Result
 from atoll.wire.objects import Migration, ProjectConfig, RenamedClass
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig
 from atoll.workers import keeper, wrangler
+from atoll.workers.buckets import places
 from atoll.workers.supervisor import Worker
 from atoll.workers.watched import Watched
 
@@ -58,6 +60,7 @@ async def serve(
     for warning in project.warnings:
         say(f"warning: {warning}")
     with _listen(project.config.dev.ip, project.config.dev.port if port is None else port) as sock:
+        await _offer(engine, project)
         namespaces = await apply(engine, project, say)
         host, bound = sock.getsockname()[:2]
         worker = Worker(root, environment, await engine.url(), sock, say, namespaces)
@@ -86,11 +89,19 @@ async def _follow(
             if any(path.suffix != ".py" or watched.in_image(path) for path in changed):
                 project = wrangler.load(root, environment)
                 watched = _watched(project)
+                await _offer(engine, project)
                 worker.namespaces = await apply(engine, project, say)
         except errors.SandboxError as error:
             say(f"error: {error}")
         await worker.stop()
         await worker.start()
+
+
+async def _offer(engine: Any, project: wrangler.Project) -> None:
+    """Have sandboxes of a private engine mount the folders that are the project's buckets."""
+    if project.config.r2_buckets:
+        with suppress(errors.NotSupportedByRuntimeError):
+            await engine.offer_buckets(places.folders(project.config.r2_buckets, project.root))
 
 
 def _watched(project: wrangler.Project) -> Watched:

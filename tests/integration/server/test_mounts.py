@@ -18,7 +18,7 @@ async def test_refusals_are_typed_and_start_nothing(client: httpx2.AsyncClient) 
         ({"bucket": None}, 400, "INVALID_MOUNT_CONFIG"),
         ({"binding": "B"}, 400, "INVALID_MOUNT_CONFIG"),
         ({"bucket": None, "endpoint": None, "binding": "B"}, 400, "INVALID_MOUNT_CONFIG"),
-        ({"localBucket": True}, 501, "NOT_SUPPORTED_BY_RUNTIME"),
+        ({"localBucket": True}, 400, "INVALID_MOUNT_CONFIG"),
         ({"credentials": None}, 400, "MISSING_CREDENTIALS"),
         ({"credentials": {"accessKeyId": "a"}}, 400, "VALIDATION_FAILED"),
         ({"s3fsOptions": ["logfile=/x"]}, 400, "INVALID_MOUNT_CONFIG"),

@@ -6,6 +6,7 @@ failed, a stop, a destroy, and whatever a killed engine left behind at any step.
 
 import shutil
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from atoll.engine.lifecycle import rootfiles
@@ -137,12 +138,18 @@ async def _directory(life: "Lifecycle", launch: Launch) -> None:
 
 async def _remove_directory(life: "Lifecycle", host_ref: str) -> None:
     directory = life.run_dir(host_ref)
-    await buckets.stop_all(directory / BUCKETS)
+    await _end_clients(life, directory / BUCKETS)
     shutil.rmtree(directory / "files", ignore_errors=True)
     # Only empty directories: a root that is still mounted must never be entered by a removal.
     for path in (life.container_dir(host_ref), directory / "rootfs", directory):
         if path.exists():
             path.rmdir()
+
+
+async def _end_clients(life: "Lifecycle", folder: Path) -> None:
+    for layer in await buckets.stop_all(folder):  # what they had not sent is lost with them
+        if await life.parts.layers.exists(layer):
+            await life.parts.layers.delete(layer)
 
 
 async def _container(life: "Lifecycle", launch: Launch) -> None:

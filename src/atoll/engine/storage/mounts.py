@@ -21,23 +21,23 @@ import structlog
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.lifecycle.steps import BUCKETS
 from atoll.engine.link.link import Endpoint, LinkError
+from atoll.engine.storage.local_buckets import LocalBuckets
+from atoll.engine.storage.sources import resolved
 from atoll.engine.store import record as rules
 from atoll.engine.store.store import Store
 from atoll.errors import (
     BucketMountError,
     ContainerNotReadyError,
     InvalidMountConfigError,
-    MissingCredentialsError,
     MountNotFoundError,
     NotSupportedByRuntimeError,
     SandboxError,
 )
 from atoll.host import grafts
 from atoll.network import dial
-from atoll.settings import StorageSettings
-from atoll.storage.buckets import client, fuse, options, probe
-from atoll.storage.buckets.client import Place
-from atoll.storage.buckets.options import Credentials, Source
+from atoll.storage.buckets import client, fuse, options, probe, tools
+from atoll.storage.buckets.confinement import Place
+from atoll.storage.buckets.options import LOCAL, Credentials, Source
 from atoll.wire.mounts import BucketMount, BucketMounts, MountBucket
 from atoll.wire.sandbox import State
 
@@ -60,7 +60,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     path: str
     source: Source
-    credentials: Credentials
+    credentials: Credentials | None  # None: a folder of the host
     created_at: datetime
 
     @property
@@ -84,6 +84,7 @@ class Mounts:
         self._store = store
         self._life = lifecycle
         self._live = live
+        self.local = LocalBuckets(lifecycle.settings.storage.local_buckets)
         self._locks: WeakKeyDictionary[Sandbox, asyncio.Lock] = WeakKeyDictionary()
         self._problems: dict[str, str] = {}
 
@@ -99,17 +100,17 @@ class Mounts:
             RuntimeNotAvailableError: a program is missing on the host.
         """
         path = options.mount_path(wanted.path)
-        source, credentials = resolved(wanted, self._life.settings.storage)
+        source, credentials = resolved(wanted, self._life.settings.storage, self.local)
         async with box.use() as endpoint, self._lock(box):
             if endpoint.runtime.level != "container":
                 raise NotSupportedByRuntimeError(
                     f"buckets cannot be mounted at level {endpoint.runtime.level!r}"
                 )
-            client.require_tools()
+            tools.serving(source)
             await asyncio.to_thread(grafts.check, await self._pid(endpoint), path)
             if len(await self._rows(box)) >= MAX_MOUNTS:
                 raise InvalidMountConfigError(f"a sandbox has at most {MAX_MOUNTS} mounts")
-            await probe.ask(source, credentials, await self._connector(source, endpoint))
+            await self._ask(source, credentials, endpoint)
             kept = Kept(
                 id=secrets.token_hex(6),
                 path=path,
@@ -141,6 +142,7 @@ class Mounts:
             if endpoint := await _started(box):
                 await grafts.detach(await self._pid(endpoint), kept.name)
                 await client.stop(self._folder(endpoint, kept))
+                await self._drop_cache(kept)
             await self._remove(kept)
 
     async def listing(self, box: "Sandbox") -> BucketMounts:
@@ -188,6 +190,7 @@ class Mounts:
         try:
             await grafts.detach(await self._pid(endpoint), kept.name, force=True)
             await client.stop(self._folder(endpoint, kept), 0)
+            await self._drop_cache(kept)
             await self._serve(box, endpoint, kept)
             self._problems.pop(kept.id, None)
         except (SandboxError, LinkError, OSError) as error:
@@ -199,7 +202,8 @@ class Mounts:
         header = {"op": "fs.mkdir", "path": kept.path, "recursive": True, "user": "0:0"}
         await endpoint.call(header)
         place = await self._place(box, endpoint, kept)
-        system = await asyncio.to_thread(fuse.made, kept.name, read_only=kept.source.read_only)
+        tool, read_only = tools.serving(kept.source), kept.source.read_only
+        system = await asyncio.to_thread(fuse.made, kept.name, read_only=read_only, client=tool)
         try:
             await asyncio.to_thread(
                 client.start, kept.source, kept.credentials, place, system.device
@@ -213,6 +217,7 @@ class Mounts:
             system.close()
             why = client.failure(place.folder, str(error))
             await client.stop(place.folder, 0)
+            await self._drop_cache(kept)
             if isinstance(error, TimeoutError | BucketMountError):
                 raise why from error
             raise
@@ -224,21 +229,52 @@ class Mounts:
             raise ContainerNotReadyError(f"sandbox {box.id!r} has ended", retry_after=0.1)
         files = self._life.run_dir(endpoint.host_ref) / "files" / "resolv.conf"
         netns = await self._netns(kept.source, endpoint)
-        return Place(
+        nobody = settings.runtime.id_base - 1
+        place = Place(
             folder=self._folder(endpoint, kept),
-            uid=settings.runtime.id_base - 1,
+            uid=nobody,
+            gid=nobody,
             owner=force.id_base,
             netns=netns,
             resolv_conf=files if netns else Path("/etc/resolv.conf"),
             reserve_mb=settings.storage.reserve_mb,
+            cache=await self._cache(box, kept),
         )
+        if kept.source.provider != LOCAL:
+            return place
+        # With its owner's rights and no more, whatever the owner makes of the path meanwhile.
+        folder = self.local.find(kept.source.bucket)
+        owner = await asyncio.to_thread(folder.stat)
+        return msgspec.structs.replace(place, local=folder, uid=owner.st_uid, gid=owner.st_gid)
+
+    async def _cache(self, box: "Sandbox", kept: Kept) -> Path | None:
+        """Return where rclone keeps what is not sent yet: as limited as the sandbox's own disk."""
+        if tools.serving(kept.source) != tools.RCLONE:
+            return None
+        layers = self._life.parts.layers
+        await layers.create(kept.id, box.info(box.entry.existing).limits.disk)
+        return await layers.attach(kept.id)
+
+    async def _drop_cache(self, kept: Kept) -> None:
+        if await self._life.parts.layers.exists(kept.id):
+            await self._life.parts.layers.delete(kept.id)
 
     async def _netns(self, source: Source, endpoint: Endpoint) -> Path | None:
         """Return the sandbox's network, or None for the host's, where the operator lists it."""
+        if source.provider == LOCAL:
+            return None
         listed = map(options.origin, self._life.settings.storage.bucket_endpoints)
         if source.endpoint in listed:
             return None
         return (await self._life.parts.networks.acquire(endpoint.host_ref)).netns
+
+    async def _ask(
+        self, source: Source, credentials: Credentials | None, endpoint: Endpoint
+    ) -> None:
+        if credentials is None:
+            self.local.find(source.bucket)
+        else:
+            await probe.ask(source, credentials, await self._connector(source, endpoint))
 
     async def _connector(self, source: Source, endpoint: Endpoint) -> probe.Connect:
         netns = await self._netns(source, endpoint)
@@ -301,51 +337,6 @@ async def _started(box: "Sandbox") -> Endpoint | None:
     """Return where a sandbox is that is awake or frozen; to its mounts that is the same."""
     endpoint = await box.awake()
     return box.endpoint if endpoint is None and box.is_in(State.FROZEN) else endpoint
-
-
-def resolved(wanted: MountBucket, settings: StorageSettings) -> tuple[Source, Credentials]:
-    """Return what is to be mounted, and with which key. Pure.
-
-    Raises:
-        InvalidMountConfigError: a field is wrong.
-        MissingCredentialsError: there are none.
-        NotSupportedByRuntimeError: a folder of the host is asked for.
-    """
-    if wanted.local_bucket:
-        raise NotSupportedByRuntimeError(
-            "folders of development are not mounted in sandboxes",
-            suggestion="mount a bucket of an S3 server, or write the files with `write_file`",
-        )
-    given = wanted.credentials
-    keys = given and (given.access_key_id, given.secret_access_key)
-    bucket, endpoint, provider = wanted.bucket, wanted.endpoint, wanted.provider
-    if (bucket is None) == (wanted.binding is None):
-        raise options.refused("bucket", "give a bucket or a binding, one of both")
-    if wanted.binding is not None:
-        bound = settings.buckets.get(wanted.binding)
-        if endpoint is not None or bound is None:
-            known = ", ".join(sorted(settings.buckets)) or "none"
-            raise options.refused(
-                "binding", f"there is no binding {wanted.binding[:80]!r}; this engine has {known}"
-            )
-        bucket, endpoint, provider = bound.bucket, bound.endpoint, provider or bound.provider
-        keys = keys or (bound.access_key_id, bound.secret_access_key)
-    source = options.source(
-        bucket=bucket or "",
-        endpoint=endpoint,
-        provider=provider,
-        prefix=wanted.prefix,
-        read_only=wanted.read_only,
-        given=wanted.s3fs_options,
-    )
-    if not keys:
-        raise MissingCredentialsError(
-            f"bucket {source.bucket!r} needs a key",
-            suggestion="give credentials, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        )
-    credentials = Credentials(access_key_id=keys[0], secret_access_key=keys[1])
-    options.check_credentials(credentials)
-    return source, credentials
 
 
 async def _address(host: str, port: int) -> str:

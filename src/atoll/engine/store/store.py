@@ -155,10 +155,11 @@ class Store(Database):
         return await self.write(forget)
 
     async def layers(self) -> set[str]:
-        """Return the layers that belong to a sandbox, to what is warm, or are volumes."""
+        """Return the layers of sandboxes, of what is warm, of volumes, and of mounts' clients."""
         rows = await self.read(
             "SELECT layer_id FROM sandboxes WHERE state != 'destroyed'"
-            " UNION SELECT layer_id FROM warm UNION SELECT layer_id FROM volumes", ()
+            " UNION SELECT layer_id FROM warm UNION SELECT layer_id FROM volumes"
+            " UNION SELECT id FROM mounts", ()
         )  # fmt: skip
         return {row[0] for row in rows}
 

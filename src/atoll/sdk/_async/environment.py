@@ -1,6 +1,7 @@
 """Where a caller begins: an engine, its namespaces, and sandboxes in them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from atoll.errors import ValidationFailedError
@@ -96,6 +97,19 @@ class Environment:
     def keys(self) -> Keys:
         """The engine's API keys."""
         return Keys(self.transport)
+
+    async def offer_buckets(self, folders: Mapping[str, str | Path]) -> None:
+        """Have folders of this host stand for buckets, for `mount_bucket` with ``local_bucket``.
+
+        They do as long as this is open, for everybody who uses its engine; the last call counts.
+
+        Args:
+            folders: name of a binding → a folder; made when it is missing.
+
+        Raises:
+            NotSupportedByRuntimeError: this engine is not one of `local`.
+        """
+        await self.transport.offer(await _aio.in_thread(_aio.made_folders, folders))
 
     async def disk(self, *, namespace: str = "Sandbox", limit: int = 100) -> DiskUsage:
         """Return what sandboxes, snapshots, backups and volumes of a namespace take.

@@ -5,6 +5,8 @@ open connection, so that a client that is killed gives its lease back too.
 """
 
 import socket
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from atoll.errors import ResourceBusyError, from_wire
@@ -25,6 +27,7 @@ class LocalTransport(Transport):
         self._state_dir = state_dir
         self._arguments = arguments
         self._lease: socket.socket | None = None
+        self._offer: dict[str, str] | None = None
         self._opening = _aio.SharedLock()
 
     async def open(self) -> None:
@@ -49,6 +52,7 @@ class LocalTransport(Transport):
             taken = await _aio.in_thread(_aio.take_lease, lease_path, LEASE_SECONDS)
             if taken is not None:
                 self._lease, hello = taken
+                await self._tell()
                 self.endpoint = _shared.Endpoint("http://engine", str(hello["socket"]))
                 # An engine may stop right after it gave a lease; the next try starts another.
                 self._reached = True
@@ -69,6 +73,17 @@ class LocalTransport(Transport):
                 raise error
         elif not hello:
             raise _shared.unreachable(self.endpoint, _shared.last_lines(log.read_bytes()))
+
+    async def offer(self, folders: Mapping[str, Path]) -> None:
+        """Have the engine know these local buckets, as long as this client uses it."""
+        self._offer = {binding: str(folder) for binding, folder in folders.items()}
+        if self._lease is not None:
+            await self._tell()
+
+    async def _tell(self) -> None:
+        if self._offer is not None and self._lease is not None:
+            with suppress(OSError):  # it ended meanwhile; the next one is told
+                await _aio.in_thread(_aio.offer, self._lease, self._offer, LEASE_SECONDS)
 
     async def aclose(self) -> None:
         """Close the connections, then give the lease back: the last one stops the engine."""

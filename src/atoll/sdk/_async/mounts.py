@@ -40,19 +40,23 @@ class Mounts(Target):
         The credentials stay outside the sandbox, whatever is asked for.
 
         Args:
-            bucket: its name; with neither endpoint nor provider that of a binding.
+            bucket: its name, of Azure that of a container; with neither endpoint nor provider the
+                name of a binding.
             path: where, absolute.
             binding: instead of a bucket and endpoint: the name of one in the engine's settings.
             endpoint: an ``https://host`` without a path; None: what the provider or the
                 environment says.
-            provider: "s3", "r2", "gcs" or "minio"; None: told from the endpoint.
-            credentials: `access_key_id` and `secret_access_key`; None: those of this process's
-                environment, ``R2_ACCESS_KEY_ID`` or ``AWS_ACCESS_KEY_ID`` and so on.
+            provider: "s3", "r2", "gcs", "minio" or "azure"; None: told from the endpoint.
+            credentials: `access_key_id` and `secret_access_key`, of Azure the account's name and
+                key; None: those of this process's environment, ``R2_ACCESS_KEY_ID``,
+                ``AWS_ACCESS_KEY_ID``, ``AZURE_STORAGE_ACCOUNT`` and so on.
             read_only: refuse all changes.
             prefix: show only what is below it.
             s3fs_options: of the client, ``"name"`` or ``"name=value"``; see docs/buckets.md.
             credential_proxy: accepted as in 0.12; it changes nothing.
-            local_bucket: refused; there are no folders of development in sandboxes.
+            local_bucket: mount the folder that stands for the binding in development: of
+                ``r2_buckets`` under `atoll dev`, of `Environment.offer_buckets`, or of the engine's
+                settings.
 
         Raises:
             InvalidMountConfigError: a field is wrong, or something is at the path.

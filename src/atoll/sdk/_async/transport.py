@@ -9,12 +9,14 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.errors import (
     ContainerNotReadyError,
     EngineUnreachableError,
     InvalidConfigError,
+    NotSupportedByRuntimeError,
     RateLimitedError,
     RouteNotFoundError,
     SandboxError,
@@ -87,6 +89,18 @@ class Transport:
             EngineUnreachableError: this was closed.
         """
         self.check_open()
+
+    async def offer(self, folders: Mapping[str, Path]) -> None:
+        """Have the engine know local buckets; only a private one is told.
+
+        Raises:
+            NotSupportedByRuntimeError: this engine is not private.
+        """
+        raise NotSupportedByRuntimeError(
+            "only a private engine mounts folders of its caller's host",
+            context={"url": self.endpoint.shown, "buckets": sorted(folders)},
+            suggestion="use `atoll.local()`, or the engine's setting storage.local_buckets",
+        )
 
     async def call(
         self,

@@ -36,8 +36,10 @@ class FileSystem:
             os.close(fd)
 
 
-def made(name: str, *, read_only: bool) -> FileSystem:
+def made(name: str, *, read_only: bool, client: str = "s3fs") -> FileSystem:
     """Return a file system whose source is called *name* in tables of mounts.
+
+    The kernel judges who may do what by modes, for clients that do not do so themselves.
 
     Raises:
         RuntimeNotAvailableError: this kernel has no FUSE.
@@ -50,20 +52,22 @@ def made(name: str, *, read_only: bool) -> FileSystem:
             suggestion="load the kernel module fuse",
         ) from error
     try:
-        return FileSystem(device, _mount(device, name, read_only=read_only))
+        return FileSystem(device, _mount(device, name, client, read_only=read_only))
     except BaseException:
         os.close(device)
         raise
 
 
-def _mount(device: int, name: str, *, read_only: bool) -> int:
+def _mount(device: int, name: str, client: str, *, read_only: bool) -> int:
     context = linux.fsopen("fuse")
     try:
-        settings = {"source": name, "subtype": "s3fs", "fd": str(device), "rootmode": "40000",
+        settings = {"source": name, "subtype": client, "fd": str(device), "rootmode": "40000",
                     "user_id": "0", "group_id": "0"}  # fmt: skip
         for key, value in settings.items():
             linux.fsconfig(context, key, value)
         linux.fsconfig(context, "allow_other")
+        if client == "rclone":
+            linux.fsconfig(context, "default_permissions")
         if read_only:
             linux.fsconfig(context, "ro")
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV

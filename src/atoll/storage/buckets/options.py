@@ -12,16 +12,21 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from atoll.errors import InvalidMountConfigError, NotSupportedByRuntimeError
+from atoll.errors import InvalidMountConfigError
+from atoll.wire.mounts import HIDDEN
 
 PROVIDERS: Final[Mapping[str, tuple[str | None, tuple[str, ...]]]] = {
     "s3": ("https://s3.amazonaws.com", ()),
     "r2": (None, ("nomixupload",)),
     "gcs": ("https://storage.googleapis.com", ("nomixupload",)),
     "minio": (None, ()),
+    "azure": (None, ()),
 }
 """Provider → its endpoint, where there is one for all, and options its servers need: R2 and GCS
-refuse uploads whose parts are copied and sent by turns."""
+refuse uploads whose parts are copied and sent by turns. Azure has one for each account."""
+
+LOCAL: Final = "local"
+"""The provider of folders of the host; no caller's."""
 
 FLAGS: Final = frozenset(
     {
@@ -93,7 +98,7 @@ class Origin(msgspec.Struct, frozen=True):
     port: int
 
     def __str__(self) -> str:
-        usual = {"https": 443, "http": 80}[self.scheme] == self.port
+        usual = {"https": 443, "http": 80, "file": 0}[self.scheme] == self.port
         return f"{self.scheme}://{self.host}" + ("" if usual else f":{self.port}")
 
 
@@ -155,12 +160,9 @@ def source(
 
     Raises:
         InvalidMountConfigError: names the field.
-        NotSupportedByRuntimeError: it is right, but no client here can do it.
     """
     if not _BUCKET.fullmatch(bucket):
         raise refused("bucket", "a bucket's name has 3 to 63 letters, digits, dots and hyphens")
-    if provider == "azure":
-        raise NotSupportedByRuntimeError("no client here speaks to Azure", suggestion="use S3")
     if provider is not None and provider not in PROVIDERS:
         raise refused("provider", f"use one of {', '.join(PROVIDERS)}")
     usual, needed = PROVIDERS[provider] if provider else (None, ())
@@ -178,16 +180,35 @@ def source(
     )
 
 
+def local(binding: str, prefix: str | None, *, read_only: bool) -> Source:
+    """Return the folder of the host that the operator calls *binding*; raise as `source`."""
+    return Source(
+        bucket=binding,
+        endpoint=Origin("file", "", 0),
+        provider=LOCAL,
+        prefix=_prefix(prefix),
+        read_only=read_only,
+    )
+
+
+def provider_of(endpoint: str | None) -> str | None:
+    """Return the provider whose endpoints look so; None where none is given; raise as `source`."""
+    return _provider(origin(endpoint).host) if endpoint else None
+
+
 def _provider(host: str) -> str:
     if host.endswith(".r2.cloudflarestorage.com"):
         return "r2"
+    if host.endswith(".blob.core.windows.net"):
+        return "azure"
     return "gcs" if host == "storage.googleapis.com" else "s3"
 
 
 def _prefix(prefix: str | None) -> str:
     inner = (prefix or "").strip("/")
     parts = inner.split("/") if inner else []
-    if len(inner) > MAX_PREFIX or not inner.isprintable() or {"", ".", ".."} & set(parts):
+    hidden = parts[:1] == [HIDDEN.rstrip("/")]
+    if len(inner) > MAX_PREFIX or not inner.isprintable() or {"", ".", ".."} & set(parts) or hidden:
         raise refused("prefix", f"a prefix is a plain path of at most {MAX_PREFIX} characters")
     return inner
 

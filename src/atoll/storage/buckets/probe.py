@@ -1,7 +1,7 @@
 """Asks a bucket, with the credentials, whether it is there: one signed request before a mount.
 
 The client says little about why it failed; the server's answer names it. The request goes where the
-client's will go, through a connection that the caller opens. Signatures are version 4.
+client's will go, through a connection that the caller opens. S3's signatures are version 4.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from urllib.parse import quote
 import structlog
 
 from atoll.errors import BucketMountError
+from atoll.storage.buckets import azure
 from atoll.storage.buckets.options import Credentials, Source
 
 log = structlog.get_logger(__name__)
@@ -27,6 +28,7 @@ TIMEOUT = 10.0
 _MAX_ANSWER = 64 << 10
 _CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,64})</Code>")
 _MESSAGE = re.compile(rb"<Message>([^<]{1,500})</Message>")
+_LISTINGS = (b"ListBucketResult", b"EnumerationResults")
 _EMPTY = hashlib.sha256(b"").hexdigest()
 
 Connect = Callable[[str, int], Awaitable[socket]]
@@ -70,7 +72,8 @@ async def ask(source: Source, credentials: Credentials, connect: Connect) -> Non
     Raises:
         BucketMountError: it cannot; the message is the server's.
     """
-    request = signed(source, credentials, datetime.now(UTC))
+    ask_so = azure.listing if source.provider == "azure" else signed
+    request = ask_so(source, credentials, datetime.now(UTC))
     try:
         async with asyncio.timeout(TIMEOUT):
             answer = await _exchanged(source, request, connect)
@@ -107,11 +110,12 @@ def judge(source: Source, answer: bytes) -> None:
     head, _, body = answer.partition(b"\r\n\r\n")
     match = re.match(rb"HTTP/1\.[01] (\d{3})", head)
     status = int(match[1]) if match else 0
-    if status == 200 and b"ListBucketResult" in body:
+    if status == 200 and any(name in body for name in _LISTINGS):
         return
     code, message = (p.search(body) for p in (_CODE, _MESSAGE))
     named = code[1].decode() if code else f"HTTP {status}" if status else "no S3 server"
-    text = f"{named}: {message[1].decode(errors='replace')}" if message else named
+    said = message[1].decode(errors="replace").splitlines()[0] if message else ""
+    text = f"{named}: {said}" if said else named
     raise _failed(source, named, f"bucket {source.bucket!r} cannot be mounted: {text}", status)
 
 
@@ -119,6 +123,9 @@ _ADVICE = {
     "NoSuchBucket": "make the bucket first, or check its name and endpoint",
     "InvalidAccessKeyId": "check the access key id, and that it is one of this endpoint",
     "SignatureDoesNotMatch": "check the secret access key",
+    "ContainerNotFound": "make the container first, or check its name and endpoint",
+    "AuthenticationFailed": "check the account's name and key",
+    "AuthorizationFailure": "check the account's name and key",
     "AccessDenied": "the key needs the right to list and read this bucket",
     "unreachable": "check the endpoint, and that the sandbox may reach it",
 }

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from atoll.errors import ValidationFailedError
+from atoll.wire.mounts import HIDDEN
 from atoll.workers.buckets.pieces import IN_MEMORY, Content, spooled
 from atoll.workers.buckets.storing import Metadata, Storing
-from atoll.workers.buckets.values import HIDDEN, R2Object, UploadedPart
+from atoll.workers.buckets.values import R2Object, UploadedPart
 
 MAX_PARTS = 10_000
 

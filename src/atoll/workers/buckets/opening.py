@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from atoll.errors import InvalidConfigError
+from atoll.workers.buckets import places
 from atoll.workers.buckets.bucket import Bucket
 from atoll.workers.buckets.storing import Storing
 from atoll.workers.wrangler import Bucket as Entry
-
-FOLDER = Path(".atoll/buckets")
-"""In the project: a folder of objects, and one of their metadata, for each bucket."""
 
 
 def opened(
@@ -38,9 +36,7 @@ def opened(
 def _folder(root: Path, entry: Entry) -> Storing:
     from obstore.store import LocalStore
 
-    place = root / FOLDER / entry.bucket_name
-    if place.parent != root / FOLDER or place.name == "..":
-        raise InvalidConfigError(f"{entry.bucket_name!r} is no name of a bucket")
+    place = places.of(root, entry)
     objects, notes = (LocalStore(place / name, mkdir=True) for name in ("objects", "metadata"))
     return Storing(entry.bucket_name, objects, notes)
 

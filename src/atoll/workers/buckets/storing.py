@@ -14,7 +14,8 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore
 
 from atoll.errors import FilesystemError
-from atoll.workers.buckets.values import HIDDEN, R2Object
+from atoll.wire.mounts import HIDDEN
+from atoll.workers.buckets.values import R2Object
 
 _HTTP: Mapping[str, str] = {
     "content_type": "Content-Type",

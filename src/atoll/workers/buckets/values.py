@@ -7,10 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from atoll.errors import ValidationFailedError
+from atoll.wire.mounts import HIDDEN
 from atoll.workers.buckets.pieces import pieces
-
-HIDDEN = ".atoll-multipart/"
-"""Where parts of uploads wait; no key of a caller begins so, and no listing shows it."""
 
 MAX_KEY = 1_024
 """Bytes of a key."""

@@ -5,9 +5,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
-from atoll.errors import RuntimeNotAvailableError
 from atoll.storage.buckets import client
 
 
@@ -57,9 +54,3 @@ def test_the_last_complaint_is_the_reason(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("2026 [INF] s3fs version\n2026 [CRT] s3fs.cpp:x: no bucket\n")
     assert client.failure(tmp_path, "why").message.endswith("s3fs.cpp:x: no bucket")
     assert client.failure(tmp_path / "none", "why").message.endswith("why")
-
-
-def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TOOLS", ("no-such-program",))
-    with pytest.raises(RuntimeNotAvailableError, match="no-such-program"):
-        client.require_tools()

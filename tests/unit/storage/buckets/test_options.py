@@ -1,6 +1,6 @@
 import pytest
 
-from atoll.errors import InvalidMountConfigError, NotSupportedByRuntimeError
+from atoll.errors import InvalidMountConfigError
 from atoll.storage.buckets import options
 from atoll.storage.buckets.options import Credentials, Origin, Source
 
@@ -52,11 +52,6 @@ def test_what_is_wrong_is_named(fields: dict[str, object], named: str) -> None:
     assert caught.value.context["field"] == named
 
 
-def test_what_no_client_can_do_is_said() -> None:
-    with pytest.raises(NotSupportedByRuntimeError):
-        source(provider="azure")
-
-
 def test_an_endpoint_is_a_place_whatever_its_form() -> None:
     assert options.origin("HTTPS://S3.Example.COM/") == Origin("https", "s3.example.com", 443)
     assert str(options.origin("http://s3.example.com:80")) == "http://s3.example.com"
@@ -70,6 +65,7 @@ def test_an_endpoint_is_a_place_whatever_its_form() -> None:
         ({"endpoint": "https://s3.eu-west-1.amazonaws.com"}, "s3", "eu-west-1"),
         ({"endpoint": "https://acc.r2.cloudflarestorage.com"}, "r2", "auto"),
         ({"endpoint": "https://storage.googleapis.com"}, "gcs", "us-east-1"),
+        ({"endpoint": "https://acct.blob.core.windows.net"}, "azure", "us-east-1"),
         ({"given": ["endpoint=eu-1"]}, "s3", "eu-1"),
     ],
 )
