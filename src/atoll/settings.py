@@ -5,7 +5,7 @@ A component is given its own group, never the whole, and never a module-level ob
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -199,6 +199,26 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     cidr: str = "10.213.0.0/16"
     """Cut into one /30 a sandbox. Change it where the site uses these addresses."""
+
+    cidr6: str = "fd61:746f:6c6c::/64"
+    """IPv6 addresses of sandboxes, translated to the host's own where they leave."""
+
+    ipv6: Literal["auto", "on", "off"] = "auto"
+    """Whether sandboxes have IPv6. `auto`: where the host has a way out and forwards IPv6 already; `on`
+    has it forward (its interfaces go on accepting router advertisements)."""
+
+    private_ranges: tuple[str, ...] = ()
+    """Ranges outside the public internet that sandboxes may reach (CIDR). The host itself and
+    other sandboxes stay closed."""
+
+    bandwidth_mbit: Spare = 0
+    """Mbit/s of one sandbox, each way; 0: no limit."""
+
+    max_connections: Count = 4_096
+    """Open connections of one sandbox. The host's table has 65,536 entries or more by default."""
+
+    tls_bypass: tuple[str, ...] = ()
+    """Hosts, `*` for any part, whose TLS is never opened: clients that pin certificates."""
 
     nameservers: tuple[str, ...] = ()
     """Resolvers of sandboxes; empty: the host's own."""

@@ -26,6 +26,7 @@ async def network(life: Lifecycle, name: str) -> AsyncIterator[BuildNetwork | No
     life.building.add(name)  # before it exists: the reaper must not take it for an orphan
     try:
         slot = await networks.acquire(name)
+        await networks.set_mode(name, "direct")
         yield BuildNetwork(slot.netns, slot.nameservers) if slot.netns else None
     finally:
         try:

@@ -13,6 +13,7 @@ from atoll.errors import RuntimeNotAvailableError
 from atoll.images.build import BuildNetwork
 from atoll.images.certificates import Trust
 from atoll.images.steps import Progress
+from atoll.network.filter import Mode
 from atoll.runtime.base import Runtime
 from atoll.storage.idmap import IdRanges
 from atoll.wire.sandbox import ImageInfo
@@ -117,12 +118,12 @@ class Slot(Protocol):
 
 
 class Networks(Protocol):
-    """`atoll.network.slots`."""
+    """`atoll.network.slots`. A slot that is acquired reaches nothing until its mode is set."""
 
     async def acquire(self, host_ref: str) -> Slot: ...
     async def release(self, host_ref: str) -> None: ...
     async def adopt(self, host_refs: Iterable[str]) -> None: ...
-    async def set_internet(self, host_ref: str, allowed: bool) -> None: ...
+    async def set_mode(self, host_ref: str, mode: Mode) -> None: ...
     async def list(self) -> list[str]: ...
 
 

@@ -30,6 +30,7 @@ from atoll.engine.store import record as rules
 from atoll.engine.store.entry import Entry
 from atoll.engine.store.record import IDLE, MEMORY, REQUESTED, Record
 from atoll.errors import SandboxError
+from atoll.network.filter import Mode
 from atoll.wire.sandbox import Metrics, NamespaceConfig, SandboxInfo, SandboxOptions, State
 
 log = structlog.get_logger(__name__)
@@ -197,9 +198,8 @@ class Sandbox:
 
     async def apply(self, endpoint: Endpoint, env: Variables | None = None) -> None:
         """Make what runs follow those options that apply at once."""
-        await self.shared.lifecycle.parts.networks.set_internet(
-            endpoint.host_ref, allowed=self.wanted.enable_internet is not False
-        )
+        mode: Mode = "closed" if self.wanted.enable_internet is False else "direct"
+        await self.shared.lifecycle.parts.networks.set_mode(endpoint.host_ref, mode)
         if not self.is_in(State.RUNNING):  # a frozen one is told when it thaws
             return
         try:

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from atoll.errors import ContainerUnavailableError
-from atoll.host import process
 from atoll.host.threads import run_to_end
-from atoll.network import plan, rules
+from atoll.network import filter, plan, rules
 from atoll.network.links import Links
 from atoll.settings import NetworkSettings
 
@@ -21,10 +19,7 @@ async def remove(settings: NetworkSettings, engine_id: str, base: Path) -> None:
     Raises:
         ContainerUnavailableError: the packet filter cannot be removed (reason "network").
     """
-    links = Links(plan.Plan(settings.cidr), plan.group(engine_id), base)
+    links = Links(plan.Plan(settings.cidr, settings.cidr6), plan.group(engine_id), base)
     for link in await run_to_end(links.find):
         await run_to_end(links.remove, link.number)
-    script = rules.remove_table(rules.table_name(engine_id))
-    done = await process.run(("nft", "-f", "-"), stdin=script.encode())
-    if done.code:
-        raise ContainerUnavailableError(f"nft: {done.message}", context={"reason": "network"})
+    await filter.remove(rules.table_name(engine_id))

@@ -15,29 +15,35 @@ _BLOCK = 4
 """Addresses of one slot: network, host, sandbox, broadcast."""
 
 PREFIX_LENGTH = 30
+PREFIX_LENGTH6 = 126
+"""Of the same four addresses."""
 
 
 class Plan:
-    """Cuts a range into /30 blocks.
+    """Cuts ranges into blocks of four addresses.
 
     Args:
-        cidr: the range, IPv4, of at most /28.
+        cidr: the IPv4 range, of at most /28.
+        cidr6: the IPv6 range, with as many addresses or more.
 
     Raises:
-        InvalidConfigError: it is none.
+        InvalidConfigError: one is none.
     """
 
-    def __init__(self, cidr: str) -> None:
+    def __init__(self, cidr: str, cidr6: str = "fd61:746f:6c6c::/64") -> None:
         try:
             self.network = ipaddress.IPv4Network(cidr)
+            self.network6 = ipaddress.IPv6Network(cidr6)
         except ValueError as error:
-            raise InvalidConfigError(f"network.cidr: {error}", context={"cidr": cidr}) from error
-        if self.network.prefixlen > 28:
             raise InvalidConfigError(
-                f"network.cidr {cidr} has room for too few sandboxes",
-                suggestion="use a range like 10.213.0.0/16",
-            )
+                f"network.cidr or network.cidr6: {error}", context={"cidr": cidr, "cidr6": cidr6}
+            ) from error
         self.slots = self.network.num_addresses // _BLOCK
+        if self.network.prefixlen > 28 or self.network6.num_addresses < self.network.num_addresses:
+            raise InvalidConfigError(
+                f"network.cidr {cidr} or network.cidr6 {cidr6} has room for too few sandboxes",
+                suggestion="use ranges like 10.213.0.0/16 and fd61:746f:6c6c::/64",
+            )
 
     def gateway(self, number: int) -> str:
         """Return the host's address in the block."""
@@ -46,6 +52,14 @@ class Plan:
     def address(self, number: int) -> str:
         """Return the sandbox's address in the block."""
         return str(self.network[number * _BLOCK + 2])
+
+    def gateway6(self, number: int) -> str:
+        """Return the host's IPv6 address in the block."""
+        return str(self.network6[number * _BLOCK + 1])
+
+    def address6(self, number: int) -> str:
+        """Return the sandbox's IPv6 address in the block."""
+        return str(self.network6[number * _BLOCK + 2])
 
 
 def interface(number: int) -> str:
@@ -61,7 +75,7 @@ def slot_number(name: str) -> int | None:
 
 def sandbox_address(gateway: str) -> str:
     """Return the sandbox's address in the block where the host has *gateway*."""
-    return str(ipaddress.IPv4Address(gateway) + 1)
+    return str(ipaddress.ip_address(gateway) + 1)
 
 
 def group(engine_id: str) -> int:

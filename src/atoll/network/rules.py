@@ -1,39 +1,82 @@
 """The packet filter of one engine as one nftables table. Pure.
 
-Everything hangs on the interface group, so that a slot needs no rule of its own and has its
-policy from the moment its interface exists. Verdicts only take away: another table (Docker's,
-firewalld's) may refuse more, and a forward chain there whose policy is drop needs a rule that
-accepts our range.
+Everything hangs on the interface group, so that a slot has its policy from the moment its interface
+exists, and on two sets of interfaces. A slot in neither is closed: nothing leaves it.
 
-* Before connection tracking: IPv6 and every source address but the sandbox's own are dropped.
-* To the host, any of its addresses: refused, but for answers and DNS where the host is a resolver.
-* To other sandboxes, private, link-local, shared, multicast and reserved ranges: refused.
-* Connections to a sandbox are accepted from the host alone.
-* At most `MAX_FLOWS` tracked connections a sandbox: the table of the host is shared.
+* `direct`: connections leave translated; new ones are logged at a bounded rate.
+* `gated`: TCP goes to the gateway's listener wherever it was sent; all else is refused and logged.
+* Both: DNS goes to the gateway's resolver whatever server was asked; where no gateway runs, `direct`
+  slots ask the host's resolvers.
+
+Before connection tracking every source address but the sandbox's own is dropped. Nothing reaches the
+host but what was redirected, and nothing another sandbox, or private, link-local, shared, multicast
+and reserved ranges that the operator did not open. The gateway's own user is held to the same ranges
+where its packets leave.
+
+Verdicts only take away: another table (Docker's, firewalld's) may refuse more, and a forward chain
+there whose policy is drop needs a rule that accepts our interfaces.
 """
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
-MAX_FLOWS = 4_096
-"""Open connections of one sandbox. The host's table has 65,536 entries or more by default."""
+import msgspec
 
-BLOCKED = (
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "224.0.0.0/3",
-)
-"""Special-purpose addresses (RFC 6890, 1918, 6598, 3927, 5771); the last is multicast, reserved
-and broadcast. 100.100.100.200, a metadata service, lies in shared space."""
+from atoll.network import hosts
 
+LOG_RATE = 50
+"""Packets of one sandbox a second that are told to the log, after a burst of four times as many."""
+
+BLOCKED = tuple(str(network) for network in hosts.CLOSED if network.version == 4)
+BLOCKED6 = tuple(str(network) for network in hosts.CLOSED if network.version == 6)
+
+_TCP_UDP = "meta l4proto { tcp, udp }"
 _REFUSE = "reject with icmpx admin-prohibited"
+
+
+class Redirect(NamedTuple):
+    """Where the gateway listens.
+
+    Args:
+        connections: TCP port of all connections.
+        names: UDP and TCP port of DNS.
+        uid: whom it runs as.
+    """
+
+    connections: int
+    names: int
+    uid: int
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the table of an engine depends on.
+
+    Args:
+        table: its name.
+        group: interface group of the engine's slots.
+        cidr: IPv4 addresses of the slots.
+        cidr6: their IPv6 addresses; None: they have none, and IPv6 is dropped.
+        resolvers: the host's resolvers, wherever they are.
+        opened: ranges outside the public internet that sandboxes may reach.
+        direct: interfaces of slots whose connections leave translated.
+        gated: interfaces of slots whose connections go to the gateway.
+        redirect: where the gateway listens; None: there is none.
+        log: group of the netlink log; None: nothing is logged.
+        max_flows: tracked connections of one sandbox; the table of the host is shared.
+    """
+
+    table: str
+    group: int
+    cidr: str
+    cidr6: str | None = None
+    resolvers: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    direct: tuple[str, ...] = ()
+    gated: tuple[str, ...] = ()
+    redirect: Redirect | None = None
+    log: int | None = None
+    max_flows: int = 4_096
 
 
 def table_name(engine_id: str) -> str:
@@ -41,82 +84,214 @@ def table_name(engine_id: str) -> str:
     return "atoll_" + re.sub(r"[^A-Za-z0-9]", "_", engine_id)
 
 
-def ruleset(
-    table: str, group: int, cidr: str, resolvers: Iterable[str], offline: Iterable[str]
-) -> str:
-    """Return a script that replaces the engine's table in one transaction.
+def ruleset(rules: Filter) -> str:
+    """Return a script that replaces the engine's table in one transaction."""
+    chains = (
+        _sets(rules),
+        _spoofed(rules),
+        _redirected(rules),
+        _to_host(rules),
+        _through_host(rules),
+        _from_gateway(rules),
+        _leaving(rules),
+    )
+    return f"{remove_table(rules.table)}table inet {rules.table} {{\n{''.join(chains)}}}\n"
 
-    Args:
-        table: its name.
-        group: interface group of the engine's slots.
-        cidr: addresses of the slots.
-        resolvers: addresses that may be asked by DNS, wherever they are.
-        offline: interfaces of sandboxes without internet.
+
+def set_mode(table: str, name: str, mode: str) -> str:
+    """Return a script that puts an interface into the set *mode*, "" for none, in one transaction.
+
+    Deleting an element that is not there fails, so each is added first.
     """
-    return f"""add table inet {table}
-delete table inet {table}
-table inet {table} {{
-{_set("resolvers", "ipv4_addr", resolvers)}
-{_set("offline", "ifname", _quoted(offline))}
-{_set("blocked", "ipv4_addr", BLOCKED, flags="interval")}
-  set flows {{ type ipv4_addr; flags dynamic; size 65535; }}
-
-  chain spoofed {{
-    type filter hook prerouting priority raw - 10; policy accept;
-    iifgroup != {group} accept
-    meta nfproto != ipv4 drop
-    ip saddr != {cidr} drop
-    fib saddr . iif oif 0 drop
-  }}
-
-  chain to_host {{
-    type filter hook input priority filter - 10; policy accept;
-    iifgroup != {group} accept
-    iifname @offline ct direction original drop
-    ct state established,related accept
-    ip daddr @resolvers meta l4proto {{ tcp, udp }} th dport 53 accept
-    {_REFUSE}
-  }}
-
-  chain through_host {{
-    type filter hook forward priority filter - 10; policy accept;
-    iifgroup {group} goto outbound
-    oifgroup {group} goto inbound
-  }}
-
-  chain outbound {{
-    iifname @offline {_REFUSE}
-    oifgroup {group} {_REFUSE}
-    ct state established,related accept
-    ct state invalid drop
-    add @flows {{ ip saddr ct count over {MAX_FLOWS} }} {_REFUSE}
-    ip daddr @resolvers meta l4proto {{ tcp, udp }} th dport 53 accept
-    ip daddr @blocked {_REFUSE}
-  }}
-
-  chain inbound {{
-    oifname @offline drop
-    ct state established,related accept
-    drop
-  }}
-
-  chain leaving {{
-    type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {cidr} oifname != "lo" oifgroup != {group} masquerade
-  }}
-}}
-"""
-
-
-def set_offline(table: str, name: str, *, offline: bool) -> str:
-    """Return a script that puts an interface into the set of those without internet, or out."""
-    element = f"element inet {table} offline {{ {_quoted([name])[0]} }}\n"
-    return f"add {element}" if offline else f"add {element}delete {element}"
+    quoted = f'{{ "{name}" }}'
+    lines = []
+    for other in ("direct", "gated"):
+        lines.append(f"add element inet {table} {other} {quoted}")
+        if other != mode:
+            lines.append(f"delete element inet {table} {other} {quoted}")
+    return "\n".join(lines) + "\n"
 
 
 def remove_table(table: str) -> str:
     """Return a script that removes the engine's table, if there is one."""
     return f"add table inet {table}\ndelete table inet {table}\n"
+
+
+def _sets(rules: Filter) -> str:
+    four, six = _by_family(rules.resolvers)
+    opened, opened6 = _by_family(rules.opened)
+    return "\n".join((
+        _set("direct", "ifname", _quoted(rules.direct)),
+        _set("gated", "ifname", _quoted(rules.gated)),
+        _set("resolvers", "ipv4_addr", four),
+        _set("resolvers6", "ipv6_addr", six),
+        _set("opened", "ipv4_addr", opened, flags="interval"),
+        _set("opened6", "ipv6_addr", opened6, flags="interval"),
+        _set("blocked", "ipv4_addr", BLOCKED, flags="interval"),
+        _set("blocked6", "ipv6_addr", BLOCKED6, flags="interval"),
+        "  set flows { type ifname; flags dynamic; size 65535; }",
+        "  set logged { type ifname; flags dynamic; size 65535; }\n",
+    ))  # fmt: skip
+
+
+def _spoofed(rules: Filter) -> str:
+    six = "meta nfproto ipv6 drop"
+    if rules.cidr6:
+        # Neighbour discovery is all that link-local addresses are for.
+        six = f"""icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} ip6 hoplimit 255 accept
+    meta nfproto ipv6 ip6 saddr != {rules.cidr6} drop"""
+    return f"""
+  chain spoofed {{
+    type filter hook prerouting priority raw - 10; policy accept;
+    iifgroup != {rules.group} accept
+    {six}
+    meta nfproto ipv4 ip saddr != {rules.cidr} drop
+    fib saddr . iif oif 0 drop
+  }}
+"""
+
+
+def _redirected(rules: Filter) -> str:
+    """Before other tables translate addresses: Docker's takes what is for the host's own ones."""
+    if not rules.redirect:
+        return ""
+    return f"""
+  chain redirected {{
+    type nat hook prerouting priority dstnat - 10; policy accept;
+    iifgroup != {rules.group} accept
+    iifname @gated {_TCP_UDP} th dport 53 redirect to :{rules.redirect.names}
+    iifname @direct {_TCP_UDP} th dport 53 redirect to :{rules.redirect.names}
+    iifname @gated meta l4proto tcp redirect to :{rules.redirect.connections}
+  }}
+"""
+
+
+def _to_host(rules: Filter) -> str:
+    ports = given = ""
+    if rules.redirect:
+        numbers = f"{{ {rules.redirect.connections}, {rules.redirect.names} }}"
+        ports = f"iifgroup != {rules.group} ct state new {_TCP_UDP} th dport {numbers} drop\n    "
+        accept = f"ct status dnat {_TCP_UDP} th dport {numbers} accept\n    "
+        given = (
+            f"ct state new add @flows {{ iifname ct count over {rules.max_flows} }} drop\n    "
+            f"iifname @direct {accept}iifname @gated {accept}"
+        )
+    asked = "" if rules.redirect else _asking("iifname @direct ")
+    return f"""
+  chain to_host {{
+    type filter hook input priority filter - 10; policy accept;
+    {ports}iifgroup != {rules.group} accept
+    ct direction reply accept
+    icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept
+    {given}{asked}{_log(rules, "host")}
+    {_REFUSE}
+  }}
+"""
+
+
+def _through_host(rules: Filter) -> str:
+    asked = "" if rules.redirect else _asking()
+    return f"""
+  chain through_host {{
+    type filter hook forward priority filter - 10; policy accept;
+    iifgroup {rules.group} goto outbound
+    oifgroup {rules.group} goto inbound
+  }}
+
+  chain outbound {{
+    oifgroup {rules.group} {_REFUSE}
+    iifname @direct goto direct_out
+    iifname @gated goto gated_out
+    {_REFUSE}
+  }}
+
+  chain direct_out {{
+    ct state established,related accept
+    ct state invalid drop
+    add @flows {{ iifname ct count over {rules.max_flows} }} {_REFUSE}
+    {asked}ip daddr {rules.cidr} goto refused
+    {f"ip6 daddr {rules.cidr6} goto refused" if rules.cidr6 else ""}
+    ip daddr @opened goto out
+    ip6 daddr @opened6 goto out
+    ip daddr @blocked goto refused
+    ip6 daddr @blocked6 goto refused
+    goto out
+  }}
+
+  chain out {{
+    {_log(rules, "out")}
+    accept
+  }}
+
+  chain refused {{
+    {_log(rules, "closed")}
+    {_REFUSE}
+  }}
+
+  chain gated_out {{
+    {_log(rules, "gated")}
+    meta l4proto tcp reject with tcp reset
+    {_REFUSE}
+  }}
+
+  chain inbound {{
+    ct state established,related accept
+    drop
+  }}
+"""
+
+
+def _from_gateway(rules: Filter) -> str:
+    if not rules.redirect:
+        return ""
+    return f"""
+  chain from_gateway {{
+    type filter hook output priority filter - 10; policy accept;
+    meta skuid != {rules.redirect.uid} accept
+    ct direction reply accept
+    {_asking()}oifgroup {rules.group} {_REFUSE}
+    ip daddr {rules.cidr} {_REFUSE}
+    fib daddr type local {_REFUSE}
+    ip daddr @opened accept
+    ip6 daddr @opened6 accept
+    ip daddr @blocked {_REFUSE}
+    ip6 daddr @blocked6 {_REFUSE}
+  }}
+"""
+
+
+def _leaving(rules: Filter) -> str:
+    six = ""
+    if rules.cidr6:
+        six = f"""
+    ip6 saddr {rules.cidr6} oifname != "lo" oifgroup != {rules.group} masquerade"""
+    return f"""
+  chain leaving {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr {rules.cidr} oifname != "lo" oifgroup != {rules.group} masquerade{six}
+  }}
+"""
+
+
+def _asking(who: str = "") -> str:
+    """Accept questions to the host's resolvers; *who*: a match in front."""
+    dns = f"{_TCP_UDP} th dport 53 accept\n    "
+    return f"{who}ip daddr @resolvers {dns}{who}ip6 daddr @resolvers6 {dns}"
+
+
+def _log(rules: Filter, kind: str) -> str:
+    """Tell the log of a new connection, or of a packet that is refused."""
+    if rules.log is None:
+        return ""
+    return (
+        f"ct state new update @logged {{ iifname limit rate {LOG_RATE}/second "
+        f'burst {4 * LOG_RATE} packets }} log prefix "{kind}" group {rules.log} snaplen 96'
+    )
+
+
+def _by_family(addresses: Iterable[str]) -> tuple[list[str], list[str]]:
+    four = [address for address in addresses if ":" not in address]
+    return four, [address for address in addresses if ":" in address]
 
 
 def _quoted(names: Iterable[str]) -> list[str]:
@@ -127,6 +302,7 @@ def _set(name: str, kind: str, elements: Iterable[str], flags: str = "") -> str:
     parts = [f"type {kind};"]
     if flags:
         parts.append(f"flags {flags};")
+        parts.append("auto-merge;")
     if members := ", ".join(elements):
         parts.append(f"elements = {{ {members} }};")
     return f"  set {name} {{ {' '.join(parts)} }}"

@@ -1,47 +1,48 @@
 """Network slots: prepared ahead, given to one sandbox, removed after it and never given to another.
 
 Nothing here remembers what the kernel does not hold too: a slot in use carries its host_ref as
-the alias of its interface, and who has no internet is a set in the packet filter.
+the alias of its interface, and its mode is a set in the packet filter. A new slot is closed.
 """
 
 import asyncio
 import ipaddress
-import json
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 
 from atoll.errors import ContainerUnavailableError, InvalidConfigError, SandboxError
-from atoll.host import process
 from atoll.host.mounts import stop_propagation
 from atoll.host.threads import run_to_end
-from atoll.network import foreign, plan, resolvers, rules
-from atoll.network.links import Links
+from atoll.network import conntrack, forwarding, plan, resolvers, rules
+from atoll.network.filter import Mode, PacketFilter
+from atoll.network.links import HostLink, Links
+from atoll.network.rules import Filter, Redirect
 from atoll.settings import NetworkSettings
 
 BASE = Path("/run/atoll/netns")
 """Where namespaces are kept, of all engines of the host: names of slots are unique on it."""
 
-GUARD_INTERVAL = 5.0
-"""Seconds between two looks whether the packet filter is still there (4 ms each)."""
-
-_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
-
 _log = structlog.get_logger(__name__)
 
 
 class Slot(NamedTuple):
-    """The network of one sandbox."""
+    """The network of one sandbox. `address6` is empty without IPv6."""
 
     number: int
     netns: Path
     address: str
+    address6: str
     gateway: str
     nameservers: tuple[str, ...]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All of its addresses."""
+        return (self.address, self.address6) if self.address6 else (self.address,)
 
 
 class NetworkSlots:
@@ -50,23 +51,30 @@ class NetworkSlots:
     Args:
         settings: addresses, resolvers and how many slots are kept ready.
         engine_id: names the packet filter and the slots of this engine.
+        log: group of the netlink log that is told of connections; None: none is.
     """
 
-    def __init__(self, settings: NetworkSettings, engine_id: str, *, base: Path = BASE) -> None:
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        engine_id: str,
+        *,
+        base: Path = BASE,
+        log: int | None = None,
+    ) -> None:
         self._settings = settings
-        self._plan = plan.Plan(settings.cidr)
-        self._group = plan.group(engine_id)
-        self._table = rules.table_name(engine_id)
+        self._plan = plan.Plan(settings.cidr, settings.cidr6)
         self._base = base
-        self._links = Links(self._plan, self._group, base)
+        self._engine_id = engine_id
+        self._log_group = log
+        self._links = Links(self._plan, plan.group(engine_id), base)
+        self._filter = PacketFilter(self._rules((), six=False))
         self._nameservers: tuple[str, ...] = ()
         self._used: dict[str, Slot] = {}
         self._ready: deque[int] = deque()
-        self._offline: set[str] = set()
         self._next = secrets.randbelow(self._plan.slots)
         self._making: set[asyncio.Task[None]] = set()
         self._closing = False
-        self._guard: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Put the packet filter in force, find slots that are in use, prepare others.
@@ -84,32 +92,31 @@ class NetworkSlots:
         self._nameservers = self._settings.nameservers or resolvers.host_nameservers()
         if not self._nameservers:
             _log.warning("sandboxes have no DNS: set network.nameservers")
-        _enable_forwarding()
-        self._offline = await self._read_offline()
-        await self._load(self._ruleset())
-        await self._warn_of_refusals()
-        for link in await run_to_end(self._links.find):
+        forwarding.enable()
+        six = await run_to_end(self._decide_ipv6)
+        rate = self._settings.bandwidth_mbit * 125_000
+        group = plan.group(self._engine_id)
+        self._links = Links(self._plan, group, self._base, six=six, rate=rate)
+        found = await run_to_end(self._links.find)
+        self._filter = PacketFilter(self._rules(self._nameservers, six=six))
+        await self._filter.open([plan.interface(link.number) for link in found if link.host_ref])
+        for link in found:
             if link.host_ref:
-                self._used[link.host_ref] = self._slot(link.number, link.gateway)
+                self._used[link.host_ref] = self._slot(link)
             else:
                 await run_to_end(self._links.remove, link.number)
         self._refill()
-        self._guard = asyncio.create_task(self._keep_filter(), name="packet filter guard")
 
     async def close(self) -> None:
         """Remove prepared slots, and the packet filter unless a slot is still in use."""
         self._closing = True
-        if self._guard:
-            self._guard.cancel()
-            await asyncio.gather(self._guard, return_exceptions=True)
         await asyncio.gather(*self._making, return_exceptions=True)
         while self._ready:
             await run_to_end(self._links.remove, self._ready.popleft())
-        if not self._used:
-            await self._load(rules.remove_table(self._table))
+        await self._filter.close(remove=not self._used)
 
     async def acquire(self, host_ref: str) -> Slot:
-        """Return the slot of *host_ref*; give it one if it has none.
+        """Return the slot of *host_ref*; give it a closed one if it has none.
 
         Raises:
             ContainerUnavailableError: none could be made (reason "network").
@@ -120,7 +127,7 @@ class NetworkSlots:
             # Shielded: a slot whose taker went away goes to the next one.
             await asyncio.shield(self._prepare())
         number = self._ready.popleft()
-        slot = self._used[host_ref] = self._slot(number, self._plan.gateway(number))
+        slot = self._used[host_ref] = self._slot(self._links.planned(number, host_ref))
         try:
             await run_to_end(self._links.label, number, host_ref)
         except Exception as error:
@@ -132,8 +139,10 @@ class NetworkSlots:
     async def release(self, host_ref: str) -> None:
         """Take the slot away and remove it; nothing happens when there is none."""
         if slot := self._used.get(host_ref):
+            # Closed first: the name of its interface must not keep a mode for the next one.
+            await self._filter.set_mode(plan.interface(slot.number), "closed")
             await run_to_end(self._links.remove, slot.number)
-            await self._set_offline(slot.number, offline=False)
+            await run_to_end(conntrack.forget, slot.addresses)
             self._used.pop(host_ref, None)
 
     async def adopt(self, host_refs: Iterable[str]) -> None:
@@ -145,21 +154,53 @@ class NetworkSlots:
         """Return the host_ref of every slot in use."""
         return sorted(self._used)
 
-    async def set_internet(self, host_ref: str, allowed: bool) -> None:
-        """Open or close the way out, open connections included. Nothing inside is restarted.
+    def mode(self, host_ref: str) -> Mode:
+        """Return how a slot reaches the internet.
 
         Raises:
             KeyError: *host_ref* has no slot.
         """
-        await self._set_offline(self._used[host_ref].number, offline=not allowed)
+        return self._filter.mode(plan.interface(self._used[host_ref].number))
 
-    def _slot(self, number: int, gateway: str) -> Slot:
+    async def set_mode(self, host_ref: str, mode: Mode) -> None:
+        """Change how a slot reaches the internet, open connections included. Nothing restarts.
+
+        Raises:
+            KeyError: *host_ref* has no slot.
+            ContainerUnavailableError: the host refused (reason "network").
+        """
+        slot = self._used[host_ref]
+        if mode != self.mode(host_ref):
+            await self._filter.set_mode(plan.interface(slot.number), mode)
+            await run_to_end(conntrack.forget, slot.addresses)
+
+    async def set_redirect(self, redirect: Redirect | None) -> None:
+        """Tell where the gateway listens; None: nowhere, so slots that are gated reach nothing."""
+        await self._filter.set_redirect(redirect)
+
+    def owner(self, address: str) -> str | None:
+        """Return the host_ref of the slot that has *address*."""
+        return next((ref for ref, slot in self._used.items() if address in slot.addresses), None)
+
+    @property
+    def closed_ranges(self) -> tuple[str, ...]:
+        """Addresses of sandboxes, which no policy opens."""
+        return self._settings.cidr, self._settings.cidr6
+
+    @property
+    def nameservers(self) -> tuple[str, ...]:
+        """The host's resolvers, which the gateway asks."""
+        return self._nameservers
+
+    def _slot(self, link: HostLink) -> Slot:
         return Slot(
-            number=number,
-            netns=self._links.netns(number),
-            address=plan.sandbox_address(gateway),
-            gateway=gateway,
-            nameservers=self._nameservers,
+            number=link.number,
+            netns=self._links.netns(link.number),
+            address=plan.sandbox_address(link.gateway),
+            address6=plan.sandbox_address(link.gateway6) if link.gateway6 else "",
+            gateway=link.gateway,
+            # Whom it asks does not matter: the gateway answers for everybody.
+            nameservers=self._nameservers or (link.gateway,),
         )
 
     def _refill(self) -> None:
@@ -189,81 +230,41 @@ class NetworkSlots:
             self._next = (self._next + 1) % self._plan.slots
             yield self._next
 
-    async def _set_offline(self, number: int, *, offline: bool) -> None:
-        name = plan.interface(number)
-        if offline == (name in self._offline):
-            return
-        await self._load(rules.set_offline(self._table, name, offline=offline))
-        (self._offline.add if offline else self._offline.discard)(name)
-
-    def _ruleset(self) -> str:
-        return rules.ruleset(
-            self._table, self._group, self._settings.cidr, self._nameservers, sorted(self._offline)
+    def _rules(self, resolvers: tuple[str, ...], *, six: bool) -> Filter:
+        return Filter(
+            table=rules.table_name(self._engine_id),
+            group=plan.group(self._engine_id),
+            cidr=self._settings.cidr,
+            cidr6=self._settings.cidr6 if six else None,
+            resolvers=resolvers,
+            opened=self._settings.private_ranges,
+            log=self._log_group,
+            max_flows=self._settings.max_connections,
         )
 
-    async def _load(self, script: str) -> None:
-        done = await _nft(("-f", "-"), script.encode())
-        if done.code:
-            raise _unavailable(RuntimeError(f"nft: {done.message}"))
-
-    async def _read_offline(self) -> set[str]:
-        """Return who had no internet under an engine that was killed."""
-        done = await _nft(("-j", "list", "set", "inet", self._table, "offline"))
-        if done.code:
-            return set()
-        items = json.loads(done.stdout)["nftables"]
-        return {name for item in items for name in item.get("set", {}).get("elem", ())}
-
-    async def _keep_filter(self) -> None:
-        """Load the filter again when somebody flushed the host's whole ruleset.
-
-        A restart of the distribution's nftables service does that.
-        """
-        while True:
-            await asyncio.sleep(GUARD_INTERVAL)
-            try:
-                done = await _nft(("list", "chain", "inet", self._table, "to_host"))
-                if done.code:
-                    _log.warning("the packet filter was removed by somebody and is loaded again")
-                    await self._load(self._ruleset())
-            except (SandboxError, OSError) as error:
-                _log.warning("the packet filter cannot be looked after", error=str(error))
-
-    async def _warn_of_refusals(self) -> None:
-        done = await _nft(("-j", "list", "chains"))
-        chains = [] if done.code else foreign.forward_refusals(json.loads(done.stdout))
-        if chains:
-            _log.warning(
-                "other packet filters keep sandboxes from the internet",
-                chains=chains,
-                suggestion=foreign.SUGGESTION,
-            )
+    def _decide_ipv6(self) -> bool:
+        """Return whether slots have IPv6, and have the host forward it where it is told to."""
+        wanted = self._settings.ipv6
+        if wanted == "off" or not self._links.has_way_out6():
+            if wanted == "on":
+                _log.warning("sandboxes have no IPv6: the host has no default route for it")
+            return False
+        if wanted == "on":
+            forwarding.enable6()
+        return forwarding.enabled6()
 
     async def _refuse_overlap(self) -> None:
-        for name, address in (await run_to_end(self._links.foreign_networks)).items():
-            if ipaddress.IPv4Interface(address).network.overlaps(self._plan.network):
+        for address, name in (await run_to_end(self._links.foreign_networks)).items():
+            network = ipaddress.ip_interface(address).network
+            if network.overlaps(
+                self._plan.network if network.version == 4 else self._plan.network6
+            ):
+                setting = "cidr" if network.version == 4 else "cidr6"
                 raise InvalidConfigError(
-                    f"network.cidr {self._settings.cidr} overlaps {address} of {name}",
-                    context={"cidr": self._settings.cidr, "interface": name},
-                    suggestion="set network.cidr to a private range this site does not use",
+                    f"network.{setting} overlaps {address} of {name}",
+                    context={"address": address, "interface": name},
+                    suggestion=f"set network.{setting} to a private range this site does not use",
                 )
-
-
-async def _nft(arguments: Sequence[str], script: bytes | None = None) -> process.Completed:
-    try:
-        return await process.run(("nft", *arguments), stdin=script)
-    except FileNotFoundError as error:
-        raise ContainerUnavailableError(
-            "this host has no nft, so sandboxes cannot be kept apart",
-            context={"reason": "network"},
-            suggestion="install nftables",
-        ) from error
-
-
-def _enable_forwarding() -> None:
-    if _FORWARDING.read_text().strip() == "0":
-        _FORWARDING.write_text("1")
-        _log.warning("IPv4 forwarding was off on this host and is on now", path=str(_FORWARDING))
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from atoll.network.slots import NetworkSlots
+from atoll.network.slots import NetworkSlots, Slot
 from atoll.settings import NetworkSettings
 from e2e.network import world
 
 Engine = Callable[..., NetworkSlots]
+
+
+async def direct(slots: NetworkSlots, host_ref: str) -> Slot:
+    """Give *host_ref* a slot that reaches the internet."""
+    slot = await slots.acquire(host_ref)
+    await slots.set_mode(host_ref, "direct")
+    return slot
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_a_name_that_is_taken_on_the_host_is_passed_over(links: Links) -> None:
 def test_a_slot_knows_whose_it_is_and_forgets_nothing(links: Links) -> None:
     number = links.make([3])
     links.label(number, "somebody")
-    assert links.find() == [(3, "somebody", "10.213.0.13")]
+    assert links.find() == [(3, "somebody", "10.213.0.13", "")]
     links.remove(number)
     links.remove(number)
     assert links.find() == []
@@ -57,6 +57,6 @@ def test_the_hosts_end_believes_nothing_the_sandbox_says(links: Links) -> None:
 
 def test_the_hosts_other_networks_are_told(links: Links) -> None:
     number = links.make([3])
-    assert links.foreign_networks()["up0"] == "198.51.100.1/24"
-    assert interface(3) not in links.foreign_networks()
+    assert links.foreign_networks()["198.51.100.1/24"] == "up0"
+    assert interface(3) not in links.foreign_networks().values()
     links.remove(number)

@@ -10,7 +10,7 @@ from atoll.network import netns
 from atoll.network.plan import interface, slot_number
 from atoll.network.slots import NetworkSlots
 from e2e.network import world
-from e2e.network.conftest import Engine
+from e2e.network.conftest import Engine, direct
 
 pytestmark = pytest.mark.e2e
 
@@ -33,8 +33,8 @@ async def ready(slots: NetworkSlots) -> None:
 
 
 async def test_a_sandbox_keeps_its_slot_until_it_is_released(slots: NetworkSlots) -> None:
-    first = await slots.acquire("a")
-    assert await slots.acquire("a") == first
+    first = await direct(slots, "a")
+    assert await direct(slots, "a") == first
     assert await slots.list() == ["a"]
     await slots.release("a")
     await slots.release("a")
@@ -49,22 +49,22 @@ async def test_slots_are_prepared_ahead(engine: Engine) -> None:
     await ready(slots)
     before = interfaces()
     assert len(before) == 2
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     assert interface(slot.number) in before
     await ready(slots)
     assert len(interfaces()) == 3
 
 
 async def test_a_released_slot_is_not_given_to_the_next_sandbox(slots: NetworkSlots) -> None:
-    first = await slots.acquire("a")
+    first = await direct(slots, "a")
     await slots.release("a")
-    second = await slots.acquire("b")
+    second = await direct(slots, "b")
     assert first.number != second.number
     assert first.address != second.address
 
 
 async def test_low_ports_and_ping_need_no_capability_inside(slots: NetworkSlots) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
 
     def settings() -> tuple[str, str]:
         base = Path("/proc/sys/net/ipv4")
@@ -77,8 +77,8 @@ async def test_low_ports_and_ping_need_no_capability_inside(slots: NetworkSlots)
 async def test_a_new_engine_finds_the_slots_of_one_that_was_killed(engine: Engine) -> None:
     killed = engine(prepared=1)
     await killed.open()
-    kept, orphan = await killed.acquire("kept"), await killed.acquire("orphan")
-    await killed.set_internet("kept", False)
+    kept, orphan = await direct(killed, "kept"), await direct(killed, "orphan")
+    await killed.set_mode("kept", "closed")
     await ready(killed)
     killed._closing = True
 
@@ -101,20 +101,20 @@ async def test_engines_of_one_host_share_addresses_without_a_clash(engine: Engin
     one, two = engine("one", cidr=cidr), engine("two", cidr=cidr)
     await one.open()
     await two.open()
-    taken = [await (one if n % 2 else two).acquire(f"s{n}") for n in range(16)]
+    taken = [await direct(one if n % 2 else two, f"s{n}") for n in range(16)]
     assert len({slot.address for slot in taken}) == 16
     with pytest.raises(ContainerUnavailableError) as caught:
-        await one.acquire("one too many")
+        await direct(one, "one too many")
     assert caught.value.context["reason"] == "network"
     await two.release("s0")
-    assert (await one.acquire("now there is room")).address == taken[0].address
+    assert (await direct(one, "now there is room")).address == taken[0].address
 
 
 async def test_closing_one_engine_leaves_the_other_its_policy(engine: Engine) -> None:
     one, two = engine("one"), engine("two")
     await one.open()
     await two.open()
-    slot = await two.acquire("a")
+    slot = await direct(two, "a")
     await one.close()
     assert tables() == ["table inet atoll_two"]
     assert world.ask(slot.netns, world.PUBLIC) == world.UPLINK
@@ -124,7 +124,7 @@ async def test_closing_one_engine_leaves_the_other_its_policy(engine: Engine) ->
 async def test_the_policy_stays_while_a_sandbox_runs_without_an_engine(
     slots: NetworkSlots,
 ) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     await slots.close()
     assert world.ask(slot.netns, world.PUBLIC) == world.UPLINK
     assert world.ask(slot.netns, world.METADATA) is None
@@ -147,11 +147,11 @@ async def test_a_flushed_packet_filter_is_back_soon(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart of the host's nftables service flushes every table."""
-    monkeypatch.setattr("atoll.network.slots.GUARD_INTERVAL", 0.05)
+    monkeypatch.setattr("atoll.network.filter.GUARD_INTERVAL", 0.05)
     slots = engine()
     await slots.open()
-    slot, offline = await slots.acquire("a"), await slots.acquire("b")
-    await slots.set_internet("b", False)
+    slot, offline = await direct(slots, "a"), await direct(slots, "b")
+    await slots.set_mode("b", "closed")
     subprocess.run(["nft", "flush", "ruleset"], check=True)
     assert world.ask(None, world.METADATA) == world.UPLINK
     async with asyncio.timeout(5):
@@ -184,7 +184,7 @@ async def test_a_slot_whose_taker_was_cancelled_goes_to_the_next(slots: NetworkS
         await taker
     await ready(slots)
     left = interfaces()
-    slot = await slots.acquire("b")
+    slot = await direct(slots, "b")
     assert left <= {interface(slot.number)}
     assert await slots.list() == ["b"]
 
@@ -192,6 +192,6 @@ async def test_a_slot_whose_taker_was_cancelled_goes_to_the_next(slots: NetworkS
 async def test_many_sandboxes_start_at_once(engine: Engine) -> None:
     slots = engine(prepared=2)
     await slots.open()
-    made = await asyncio.gather(*(slots.acquire(f"s{n}") for n in range(12)))
+    made = await asyncio.gather(*(direct(slots, f"s{n}") for n in range(12)))
     assert len({slot.address for slot in made}) == 12
     assert {world.ask(slot.netns, world.PUBLIC) for slot in made} == {world.UPLINK}

@@ -10,13 +10,13 @@ import pytest
 from atoll.network import netns
 from atoll.network.slots import NetworkSlots
 from e2e.network import world
-from e2e.network.conftest import Engine
+from e2e.network.conftest import Engine, direct
 
 pytestmark = pytest.mark.e2e
 
 
 async def test_a_sandbox_reaches_the_internet_behind_the_hosts_address(slots: NetworkSlots) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     assert world.ask(slot.netns, world.PUBLIC) == world.UPLINK
     assert world.ask_udp(slot.netns, world.PUBLIC, 80) == world.UPLINK
 
@@ -25,7 +25,7 @@ async def test_a_sandbox_reaches_the_internet_behind_the_hosts_address(slots: Ne
 async def test_private_shared_and_metadata_addresses_are_out_of_reach(
     slots: NetworkSlots, address: str
 ) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     for reached in (world.ask(None, address), world.ask_udp(None, address)):
         assert reached == world.UPLINK, "the host itself reaches it"
     assert world.ask(slot.netns, address) is None
@@ -33,7 +33,7 @@ async def test_private_shared_and_metadata_addresses_are_out_of_reach(
 
 
 async def test_the_resolver_answers_dns_and_nothing_else(slots: NetworkSlots) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     assert slot.nameservers == (world.RESOLVER,)
     assert world.ask_udp(slot.netns, world.RESOLVER, 53) == world.UPLINK
     assert world.ask(slot.netns, world.RESOLVER, 53) == world.UPLINK
@@ -41,7 +41,7 @@ async def test_the_resolver_answers_dns_and_nothing_else(slots: NetworkSlots) ->
 
 
 async def test_no_address_of_the_host_is_reachable(slots: NetworkSlots) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     for address in (slot.gateway, world.UPLINK, "127.0.0.1"):
         with world.serve(None, 80, address), world.serve_udp(None, 53, address):
             assert world.ask(None, address) == world.ask_udp(None, address) == address
@@ -51,7 +51,7 @@ async def test_no_address_of_the_host_is_reachable(slots: NetworkSlots) -> None:
 
 async def test_without_the_packet_filter_the_host_is_reachable(slots: NetworkSlots) -> None:
     """The probes above see a hole when there is one."""
-    slot, other = await slots.acquire("a"), await slots.acquire("b")
+    slot, other = await direct(slots, "a"), await direct(slots, "b")
     subprocess.run(["nft", "delete", "table", "inet", "atoll_one"], check=True)
     with world.serve(None, 80), world.serve_udp(None, 53, world.UPLINK):
         assert world.ask(slot.netns, slot.gateway) == slot.address
@@ -64,20 +64,20 @@ async def test_without_the_packet_filter_the_host_is_reachable(slots: NetworkSlo
 async def test_a_host_that_is_the_resolver_answers_dns_only(engine: Engine) -> None:
     slots = engine(nameservers=(world.UPLINK,))
     await slots.open()
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     with world.serve(None, 80), world.serve(None, 53), world.serve_udp(None, 53, world.UPLINK):
         assert world.ask_udp(slot.netns, world.UPLINK, 53) == slot.address
         assert world.ask(slot.netns, world.UPLINK, 53) == slot.address
         assert world.ask(slot.netns, world.UPLINK, 80) is None
-        await slots.set_internet("a", False)
+        await slots.set_mode("a", "closed")
         assert world.ask_udp(slot.netns, world.UPLINK, 53) is None
 
 
 async def test_sandboxes_cannot_reach_each_other(engine: Engine, slots: NetworkSlots) -> None:
     second = engine("two")
     await second.open()
-    slot, same = await slots.acquire("a"), await slots.acquire("b")
-    other = await second.acquire("c")
+    slot, same = await direct(slots, "a"), await direct(slots, "b")
+    other = await direct(second, "c")
     for neighbour in (same, other):
         with (
             world.serve(neighbour.netns, 80),
@@ -92,7 +92,7 @@ async def test_sandboxes_cannot_reach_each_other(engine: Engine, slots: NetworkS
 async def test_nobody_outside_reaches_a_sandbox_but_the_host_does(
     slots: NetworkSlots, internet: Path
 ) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     subprocess.run(
         [
             "nsenter",
@@ -115,7 +115,7 @@ async def test_nobody_outside_reaches_a_sandbox_but_the_host_does(
 async def test_a_forged_source_address_goes_nowhere(
     slots: NetworkSlots, internet: Path, source: str
 ) -> None:
-    slot, neighbour = await slots.acquire("a"), await slots.acquire("b")
+    slot, neighbour = await direct(slots, "a"), await direct(slots, "b")
     forged = {"neighbour": neighbour.address, "gateway": slot.gateway}.get(source, source)
     with netns.call_in(internet, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sink:
         sink.bind((world.PUBLIC, 9_999))
@@ -126,7 +126,7 @@ async def test_a_forged_source_address_goes_nowhere(
 
 
 async def test_the_host_answers_arp_for_the_gateway_only(slots: NetworkSlots) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
 
     def neighbour(address: str) -> str:
         probe = ["ip", "neigh", "show", address]
@@ -141,7 +141,7 @@ async def test_the_host_answers_arp_for_the_gateway_only(slots: NetworkSlots) ->
 
 
 async def test_there_is_no_ipv6_but_on_loopback(slots: NetworkSlots) -> None:
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
 
     def addresses() -> str:
         return Path("/proc/thread-self/net/if_inet6").read_text()
@@ -163,7 +163,7 @@ def _connects(address: str) -> bool:
 async def test_internet_is_switched_off_and_on_at_run_time(
     slots: NetworkSlots, internet: Path
 ) -> None:
-    slot, other = await slots.acquire("a"), await slots.acquire("b")
+    slot, other = await direct(slots, "a"), await direct(slots, "b")
     with (
         netns.call_in(internet, lambda: socket.create_server((world.PUBLIC, 7_000))) as server,
         netns.call_in(
@@ -171,7 +171,7 @@ async def test_internet_is_switched_off_and_on_at_run_time(
         ) as own,
     ):
         answering, _ = server.accept()
-        await slots.set_internet("a", False)
+        await slots.set_mode("a", "closed")
         own.sendall(b"secret")
         answering.settimeout(0.5)
         with pytest.raises(TimeoutError):
@@ -180,7 +180,7 @@ async def test_internet_is_switched_off_and_on_at_run_time(
     assert world.ask(slot.netns, world.PUBLIC) is None
     assert world.ask_udp(slot.netns, world.RESOLVER, 53) is None
     assert world.ask(other.netns, world.PUBLIC) == world.UPLINK
-    await slots.set_internet("a", True)
+    await slots.set_mode("a", "direct")
     assert world.ask(slot.netns, world.PUBLIC) == world.UPLINK
 
 
@@ -191,12 +191,12 @@ WAYS_OF_DNS = [
 
 async def test_dns_is_no_way_out_without_internet(slots: NetworkSlots) -> None:
     """13: a name that is looked up tells whoever answers for it what it says."""
-    slot = await slots.acquire("a")
-    await slots.set_internet("a", False)
+    slot = await direct(slots, "a")
+    await slots.set_mode("a", "closed")
     for address, port in WAYS_OF_DNS:
         assert world.ask_udp(slot.netns, address, port) is None, (address, port)
         assert world.ask(slot.netns, address, port) is None, (address, port)
-    await slots.set_internet("a", True)
+    await slots.set_mode("a", "direct")
     reached = [world.ask_udp(slot.netns, *way) for way in WAYS_OF_DNS]
     assert reached == [world.UPLINK] * 3 + [None], "its resolver answers DNS and nothing else"
     assert world.ask(slot.netns, world.PUBLIC, 853) == world.UPLINK
@@ -204,7 +204,7 @@ async def test_dns_is_no_way_out_without_internet(slots: NetworkSlots) -> None:
 
 async def test_a_dns_exchange_under_way_ends_with_the_internet(slots: NetworkSlots) -> None:
     """13: the packet filter knows the flow already when internet is switched off."""
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
 
     def socket_inside() -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -214,7 +214,7 @@ async def test_a_dns_exchange_under_way_ends_with_the_internet(slots: NetworkSlo
 
     with netns.call_in(slot.netns, socket_inside) as asking:
         assert _asked(asking, b"?") == world.UPLINK
-        await slots.set_internet("a", False)
+        await slots.set_mode("a", "closed")
         with pytest.raises(OSError, match=r"timed out|No route to host"):
             _asked(asking, b"secret.example.com")
 
@@ -235,13 +235,13 @@ async def test_another_spelling_of_an_address_is_that_address(
     slots: NetworkSlots, spelled: str
 ) -> None:
     """14: no proxy reads names here; the filter sees what a program inside made of them."""
-    slot = await slots.acquire("a")
+    slot = await direct(slots, "a")
     assert world.ask(None, spelled) == world.UPLINK, "the host itself reaches it"
     assert world.ask(slot.netns, spelled) is None
 
 
 async def test_a_sandbox_cannot_fill_the_hosts_connection_table(slots: NetworkSlots) -> None:
-    slot, other = await slots.acquire("a"), await slots.acquire("b")
+    slot, other = await direct(slots, "a"), await direct(slots, "b")
 
     def flood() -> int:
         refused = 0

@@ -10,6 +10,7 @@ from typing import Any
 import atoll
 from atoll.engine.bare import parts as bare
 from atoll.engine.parts import Parts
+from atoll.network.filter import Mode
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.storage.idmap import IdRanges
 from atoll.wire import frames
@@ -185,8 +186,8 @@ class Networks(bare.BareNetworks):
 
     def __init__(self) -> None:
         self.used: set[str] = set()
-        self.offline: set[str] = set()
-        self.internet: list[bool] = []
+        self.modes: dict[str, Mode] = {}
+        self.switched: list[Mode] = []
         self.failure: Exception | None = None
 
     async def acquire(self, host_ref: str) -> bare.BareSlot:
@@ -195,14 +196,18 @@ class Networks(bare.BareNetworks):
             raise self.failure
         return await super().acquire(host_ref)
 
-    async def set_internet(self, host_ref: str, allowed: bool) -> None:
+    async def set_mode(self, host_ref: str, mode: Mode) -> None:
         assert host_ref in self.used
-        if allowed == (host_ref in self.offline):
-            self.internet.append(allowed)
-            (self.offline.discard if allowed else self.offline.add)(host_ref)
+        if self.mode(host_ref) != mode:
+            self.switched.append(mode)
+        self.modes[host_ref] = mode
+
+    def mode(self, host_ref: str) -> Mode:
+        return self.modes.get(host_ref, "closed")
 
     async def release(self, host_ref: str) -> None:
         self.used.discard(host_ref)
+        self.modes.pop(host_ref, None)
 
     async def list(self) -> list[str]:
         return [*self.used]

@@ -20,6 +20,18 @@ def test_no_two_slots_share_an_address() -> None:
     assert all(ipaddress.IPv4Address(a) in plan.network for a in seen)
 
 
+def test_ipv6_addresses_have_the_same_order() -> None:
+    plan = Plan("10.213.0.0/16", "fd00:1::/64")
+    assert (plan.gateway6(3), plan.address6(3)) == ("fd00:1::d", "fd00:1::e")
+    assert sandbox_address(plan.gateway6(3)) == plan.address6(3)
+
+
+@pytest.mark.parametrize("cidr6", ["fd00::/120", "10.0.0.0/8", "fd00::1/64", "x"])
+def test_an_ipv6_range_that_cannot_be_used_is_refused(cidr6: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"network\.cidr6"):
+        Plan("10.213.0.0/16", cidr6)
+
+
 @pytest.mark.parametrize("cidr", ["10.213.0.0/29", "10.213.0.1/16", "fd00::/64", "x", ""])
 def test_a_range_that_cannot_be_used_is_refused_with_its_name(cidr: str) -> None:
     with pytest.raises(InvalidConfigError) as caught:

@@ -1,25 +1,44 @@
 import ipaddress
 
+import msgspec
 import pytest
 
-from atoll.network.rules import BLOCKED, remove_table, ruleset, set_offline, table_name
+from atoll.network.rules import (
+    BLOCKED,
+    Filter,
+    Redirect,
+    remove_table,
+    ruleset,
+    set_mode,
+    table_name,
+)
+
+BARE = Filter(table="atoll_x", group=7, cidr="10.213.0.0/16")
+FULL = Filter(
+    table="atoll_x",
+    group=7,
+    cidr="10.213.0.0/16",
+    cidr6="fd61:746f:6c6c::/64",
+    resolvers=("10.0.0.1", "2001:db8::53"),
+    opened=("10.1.0.0/16", "fd00:1::/32"),
+    direct=("atl3", "atl9"),
+    gated=("atl4",),
+    redirect=Redirect(4_000, 4_001, 990),
+    log=5,
+)
 
 
-def test_the_table_is_replaced_in_one_transaction() -> None:
+@pytest.mark.parametrize("rules", [BARE, FULL])
+def test_the_table_is_replaced_in_one_transaction(rules: Filter) -> None:
     """Between two scripts there would be a moment without a policy."""
-    script = ruleset("atoll_x", 7, "10.213.0.0/16", ["10.0.0.1"], [])
-    first, second, third = script.splitlines()[:3]
+    first, second, third = ruleset(rules).splitlines()[:3]
     assert first == "add table inet atoll_x"
     assert second == "delete table inet atoll_x"
     assert third.startswith("table inet atoll_x")
 
 
 def test_no_other_table_is_named() -> None:
-    scripts = [
-        ruleset("atoll_x", 7, "10.213.0.0/16", [], []),
-        set_offline("atoll_x", "atl1", offline=False),
-        remove_table("atoll_x"),
-    ]
+    scripts = [ruleset(FULL), set_mode("atoll_x", "atl1", "direct"), remove_table("atoll_x")]
     tables = [line for script in scripts for line in script.splitlines() if " inet " in line]
     assert tables
     assert all("inet atoll_x" in line for line in tables)
@@ -27,19 +46,35 @@ def test_no_other_table_is_named() -> None:
 
 
 def test_sets_without_elements_are_valid() -> None:
-    assert "elements = {  }" not in ruleset("atoll_x", 7, "10.213.0.0/16", [], [])
+    assert "elements = {  }" not in ruleset(BARE)
 
 
-def test_those_without_internet_stay_so_when_the_table_is_replaced() -> None:
-    assert 'elements = { "atl3", "atl9" }' in ruleset("t", 7, "10.0.0.0/8", [], ["atl3", "atl9"])
+def test_modes_stay_when_the_table_is_replaced() -> None:
+    script = ruleset(FULL)
+    assert 'set direct { type ifname; elements = { "atl3", "atl9" }; }' in script
+    assert 'set gated { type ifname; elements = { "atl4" }; }' in script
 
 
-def test_going_online_twice_is_no_error() -> None:
-    """Deleting an element that is not there would fail, so it is added first."""
-    assert set_offline("t", "atl1", offline=False).splitlines() == [
-        'add element inet t offline { "atl1" }',
-        'delete element inet t offline { "atl1" }',
-    ]
+@pytest.mark.parametrize(
+    ("mode", "left"), [("closed", set()), ("direct", {"direct"}), ("gated", {"gated"})]
+)
+def test_a_change_of_mode_leaves_a_slot_in_one_set(mode: str, left: set[str]) -> None:
+    """Deleting an element that is not there would fail, so each is added first."""
+    present: set[str] = set()
+    for line in set_mode("t", "atl1", mode).splitlines():
+        verb, _, _, _, name, *_ = line.split()
+        if verb == "add":
+            present.add(name)
+        else:
+            present.remove(name)
+    assert present == left
+
+
+def test_without_a_gateway_nobody_is_redirected() -> None:
+    script = ruleset(msgspec.structs.replace(FULL, redirect=None))
+    assert "redirect to" not in script
+    assert "skuid" not in script
+    assert "chain gated_out" in script
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from atoll.engine.bare.snapshots import BareSnapshots
 from atoll.errors import NotSupportedByRuntimeError
 from atoll.images.build import BuildNetwork
 from atoll.images.steps import Progress
+from atoll.network.filter import Mode
 from atoll.wire.sandbox import ImageInfo
 
 
@@ -176,7 +177,7 @@ class BareNetworks:
     async def adopt(self, host_refs: Iterable[str]) -> None:
         """Nothing was made."""
 
-    async def set_internet(self, host_ref: str, allowed: bool) -> None:
+    async def set_mode(self, host_ref: str, mode: Mode) -> None:
         """Nothing is enforced."""
 
     async def list(self) -> list[str]:

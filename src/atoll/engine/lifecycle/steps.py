@@ -108,8 +108,8 @@ async def _volumes(life: "Lifecycle", launch: Launch) -> None:
 
 async def _network(life: "Lifecycle", launch: Launch) -> None:
     launch.slot = await life.parts.networks.acquire(launch.host_ref)
-    if not launch.wanted.enable_internet:
-        await life.parts.networks.set_internet(launch.host_ref, allowed=False)
+    if launch.wanted.enable_internet:
+        await life.parts.networks.set_mode(launch.host_ref, "direct")
 
 
 async def _release(life: "Lifecycle", host_ref: str) -> None:

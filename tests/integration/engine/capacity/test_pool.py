@@ -77,7 +77,7 @@ async def test_identity_is_complete_before_the_first_call(opener: Opener, world:
         assert (told[0]["generation"], told[0]["env"]) == (1, {"A": "1", "B": "2"})
         record = engine.sandbox("N", "box").record
         assert record
-        assert world.networks.offline == {record.host_ref}
+        assert world.networks.mode(record.host_ref or "") == "closed"
         hosts = world.state_dir / "run" / str(record.host_ref) / "files" / "hosts"
         assert hosts.read_text().endswith("\tbox\n")
 

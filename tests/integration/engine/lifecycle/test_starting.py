@@ -109,4 +109,4 @@ async def test_internet_that_is_closed_during_a_start_is_closed(
         await asyncio.sleep(0.001)
     await sandbox.configure(SandboxOptions(enable_internet=False))
     await starting
-    assert world.networks.offline
+    assert "direct" not in world.networks.modes.values()

@@ -26,5 +26,5 @@ async def test_nothing_is_made_for_a_network() -> None:
     assert (await networks.acquire("r")).netns is None
     await networks.release("r")
     await networks.adopt([])
-    await networks.set_internet("r", allowed=False)
+    await networks.set_mode("r", "closed")
     assert await networks.list() == []
