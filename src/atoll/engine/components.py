@@ -8,6 +8,7 @@ from atoll.engine.leftovers import inheritance
 from atoll.engine.leftovers.registry import Registry
 from atoll.engine.parts import Parts
 from atoll.errors import RuntimeNotAvailableError
+from atoll.host import lasting
 from atoll.images.store import ImageStore
 from atoll.network.slots import NetworkSlots
 from atoll.runtime.fake import FakeRuntime
@@ -71,9 +72,9 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
 
 
 def _leave(registry: Registry, entry: int, engine_id: str, settings: Settings) -> None:
-    """Keep the entry while sandboxes run: only with it what they use is found without the engine."""
-    key = store_key(settings.storage.state_dir)
-    registry.leave(entry, engine_id, clean=not (ROOTS / key).exists())
+    """Keep the entry while sandboxes or tunnels run: only with it they are found without the engine."""
+    used = (ROOTS / store_key(settings.storage.state_dir)).exists() or lasting.of_engine(engine_id)
+    registry.leave(entry, engine_id, clean=not used)
 
 
 async def _close_storage(layers: LayerStore, roots: RootfsStore) -> None:

@@ -92,7 +92,14 @@ class Engine:
         live: dict[tuple[str, str], Sandbox] = {}
         self.ports = Ports(store, live)
         self.mounts = Mounts(store, lifecycle, live)
-        self.tunnels = Tunnels(self.ports, settings.server.tunnel_program)
+        self.tunnels = Tunnels(
+            store,
+            self.ports,
+            settings.storage.state_dir / "tunnels",
+            engine_id,
+            settings.server.tunnel_program,
+            lifecycle.faults,
+        )
         self._shared = Shared(
             engine_id=engine_id,
             settings=settings,
@@ -118,7 +125,12 @@ class Engine:
         self.backups = Backups(store, self._vault, lifecycle.faults)
         self.disk = Disk(self._shared, self.snapshots, self.backups)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
-        tidying = (self.snapshots.tidy, self.backups.tidy, self.mounts.tend)
+        tidying = (
+            self.snapshots.tidy,
+            self.backups.tidy,
+            self.mounts.tend,
+            self.tunnels.tend,
+        )
         self._timers = Timers(self._shared, self.sandbox, tidying)
 
     @property
@@ -159,6 +171,7 @@ class Engine:
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
         await self.ports.load()
+        await self.tunnels.recover()
         self._timers.open()
         self.pool.open()
         await self.objects.open()
@@ -184,6 +197,7 @@ class Engine:
 
         What it only found running, it leaves to whoever started it.
         """
+        await self.tunnels.end_own()
         stops = [sandbox.stop() for sandbox in self._shared.live.values() if sandbox.used]
         for outcome in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(outcome, Exception):

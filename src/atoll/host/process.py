@@ -11,13 +11,10 @@ import fcntl
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-
-MAX_LINE = 4_096
-"""Bytes that are kept of a line of a program that is followed."""
 
 MAX_OUTPUT = 1 << 20
 """Bytes kept of each stream of a host tool; the rest is read and dropped."""
@@ -97,57 +94,6 @@ async def run(
 def find(program: str | Path) -> str | None:
     """Return where *program* is; None: it is not installed."""
     return shutil.which(str(program), path=_BASE_ENV["PATH"])
-
-
-async def follow(
-    argv: Sequence[str | Path],
-    line: Callable[[str], None],
-    *,
-    env: Mapping[str, str] | None = None,
-    unprivileged: bool = False,
-) -> int:
-    """Run *argv* until it ends or the caller is cancelled; return its code.
-
-    It ends with the engine, whatever ends that.
-
-    Args:
-        line: called with each line of its output, without the end and at most `MAX_LINE` long.
-        env: added to a minimal environment.
-        unprivileged: run it as nobody, where this is root.
-
-    Raises:
-        FileNotFoundError: no such program.
-    """
-    program = shutil.which(str(argv[0]), path=_BASE_ENV["PATH"])
-    if program is None:
-        raise FileNotFoundError(f"there is no program {argv[0]}")
-    drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"]
-    changes = drop if unprivileged and os.geteuid() == 0 else []
-    process = await asyncio.create_subprocess_exec(
-        # In this order: who changes users loses the signal of the parent's death.
-        *(*changes, "setpriv", "--pdeathsig=KILL", "--", program, *map(str, argv[1:])),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=_BASE_ENV | dict(env or {}),
-        start_new_session=True,
-    )
-    try:
-        await _each_line(process.stdout, line)
-        return await process.wait()
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-
-
-async def _each_line(stream: asyncio.StreamReader | None, line: Callable[[str], None]) -> None:
-    kept = b""
-    while stream and (chunk := await stream.read(1 << 16)):
-        *lines, kept = (kept + chunk).split(b"\n")
-        for one in lines:
-            line(one[:MAX_LINE].decode(errors="replace"))
-        kept = kept[:MAX_LINE]
 
 
 async def _drain(stream: asyncio.StreamReader | None) -> bytes:

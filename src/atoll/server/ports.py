@@ -63,8 +63,10 @@ async def check(engine: Engine, request: Request, wanted: wire.CheckPort) -> wir
 
 
 async def unexpose(engine: Engine, request: Request, wanted: Empty) -> Done:
-    """Revoke a port."""
-    await engine.ports.unexpose(addressed.sandbox(engine, request), _port(request))
+    """Revoke a port, and end its tunnel."""
+    box, port = addressed.sandbox(engine, request), _port(request)
+    await engine.ports.unexpose(box, port)
+    await engine.tunnels.destroy(box, port)
     return Done()
 
 

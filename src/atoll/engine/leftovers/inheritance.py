@@ -4,11 +4,13 @@ Processes first, then what they use. What cannot be removed now is tried again b
 that starts; the entry stays until all of it is gone.
 """
 
+import asyncio
 from pathlib import Path
 
 import structlog
 
 from atoll.engine.leftovers.registry import Gone, Registry
+from atoll.host import lasting
 from atoll.network import abandoned as network
 from atoll.network.slots import BASE as NETNS
 from atoll.runtime.oci import abandoned as containers
@@ -40,6 +42,7 @@ async def settle(
 
 
 async def _remove(settings: Settings, engine: Gone, roots: Path, netns: Path) -> None:
+    await asyncio.to_thread(lasting.kill_marked, engine.engine_id)
     await containers.remove(engine.engine_id)
     await network.remove(settings.network, engine.engine_id, netns)
     await storage.remove(engine.state_dir, roots)

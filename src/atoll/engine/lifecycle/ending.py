@@ -68,8 +68,8 @@ async def destroy(box: "Sandbox", reason: str) -> None:
         await box.carried.forget()
         await shared.processes.forget(record.key, record.layer_id)
         shared.faults.at("destroy.processes")
-        await shared.tunnels.forget(record.key)
         await shared.ports.forget(record.key)
+        await shared.tunnels.forget(record.key)
         await shared.mounts.forget(record.key)
         if record.host_ref:
             await shared.lifecycle.remove(record.host_ref)

@@ -49,6 +49,7 @@ KEPT: Final = (
     *_named("import", ("unpacked", "kept")),
     *_named("volume", ("made", "recorded", "forgotten")),
     *_named("mount", ("recorded", "served", "attached")),
+    *_named("tunnel", ("started", "recorded")),
 )
 """Points of what is kept beside sandboxes: calls that ordinary load does not make."""
 

@@ -52,6 +52,7 @@ class Forwarding:
         self, exposure: Exposure, live: "dict[tuple[str, str], Sandbox]", ports: "Ports"
     ) -> None:
         self.exposure = exposure
+        self.revoked = False
         self.visits: deque[Visit] = deque(maxlen=MAX_VISITS)
         self._live = live
         self._ports = ports
@@ -94,9 +95,11 @@ class Forwarding:
         """Refuse what does not forward now.
 
         Raises:
-            InvalidTokenError: its time is over.
+            InvalidTokenError: it was revoked, or its time is over.
             StalePreviewUrlError: the sandbox does not run, or was started again since.
         """
+        if self.revoked:
+            raise InvalidTokenError("the preview was revoked", context={"port": self.port})
         if self.exposure.over(sandboxes.now()):
             raise InvalidTokenError("the preview has expired", context={"port": self.port})
         if self._running() is None:
@@ -157,6 +160,11 @@ class Forwarding:
             return None
         left = (end - sandboxes.now()).total_seconds()
         return asyncio.get_running_loop().call_later(max(0.0, min(left, 86_400.0)), cut)
+
+    def revoke(self) -> None:
+        """Forward nothing any more, whoever still has this object."""
+        self.revoked = True
+        self.cut()
 
     def cut(self) -> None:
         """End all open connections."""

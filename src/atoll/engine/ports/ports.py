@@ -77,7 +77,7 @@ class Ports:
         self._by_label[label].remove(found)
         if not self._by_label[label]:
             del self._by_label[label]
-        found.cut()
+        found.revoke()
 
     def _lock(self, owner: tuple[str, str]) -> asyncio.Lock:
         return self._locks.setdefault(owner, asyncio.Lock())
@@ -187,7 +187,11 @@ class Ports:
 
     def get(self, box: "Sandbox", port: int) -> Forwarding | None:
         """Return an exposed port, whether it forwards now or not."""
-        return self._of.get((box.namespace, box.id), {}).get(port)
+        return self.of((box.namespace, box.id, port))
+
+    def of(self, key: tuple[str, str, int]) -> Forwarding | None:
+        """Return the exposed port of a namespace, sandbox and number."""
+        return self._of.get(key[:2], {}).get(key[2])
 
     def _get(self, box: "Sandbox", port: int) -> Forwarding:
         found = self.get(box, port)

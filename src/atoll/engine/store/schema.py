@@ -96,6 +96,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
             namespace TEXT NOT NULL, name TEXT NOT NULL, layer_id TEXT NOT NULL UNIQUE,
             body BLOB NOT NULL, PRIMARY KEY (namespace, name)) WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE tunnels (
+            id TEXT PRIMARY KEY, namespace TEXT NOT NULL, sandbox TEXT NOT NULL,
+            body BLOB NOT NULL) WITHOUT ROWID""",
+    ),
 )
 
 

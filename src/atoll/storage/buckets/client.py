@@ -7,7 +7,6 @@ the engine; what another engine needs to find it is in its folder. Measured: 0.1
 import asyncio
 import os
 import shutil
-import signal
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,20 +14,14 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import BucketMountError
-from atoll.host import process
+from atoll.host import lasting, process
+from atoll.host.lasting import Running
 from atoll.storage.buckets import confinement, rclone, s3fs, tools
 from atoll.storage.buckets.confinement import Place
 from atoll.storage.buckets.options import Credentials, Source
 
 GRACE = 10.0
 """Seconds a client has to send what it holds, after its mount is gone."""
-
-
-class Running(msgspec.Struct, frozen=True):
-    """A process, told from a later one of the same number by the moment it started."""
-
-    pid: int
-    started: str
 
 
 def start(source: Source, credentials: Credentials | None, place: Place, device: int) -> None:
@@ -48,8 +41,7 @@ def start(source: Source, credentials: Credentials | None, place: Place, device:
         pid = process.launch(confinement.argv(place, command), [device, device], output=log)
     finally:
         os.close(log)
-    running = Running(pid, _started(pid) or "")
-    (folder / "process").write_bytes(msgspec.json.encode(running))
+    (folder / "process").write_bytes(msgspec.json.encode(lasting.identified(pid)))
 
 
 def told(source: Source, credentials: Credentials | None, place: Place) -> tuple[list[str], str]:
@@ -86,7 +78,7 @@ def failure(folder: Path, why: str) -> BucketMountError:
 def alive(folder: Path) -> bool:
     """Whether the client of this folder runs."""
     found = _recorded(folder)
-    return found is not None and _started(found.pid) == found.started
+    return found is not None and lasting.alive(found)
 
 
 async def stop(folder: Path, grace: float = GRACE) -> None:
@@ -96,13 +88,12 @@ async def stop(folder: Path, grace: float = GRACE) -> None:
     """
     end = asyncio.get_running_loop().time() + grace
     while (found := _recorded(folder)) and alive(folder):
-        _reap(found.pid)
+        lasting.reap(found)
         if asyncio.get_running_loop().time() > end:
-            with suppress(ProcessLookupError):
-                os.killpg(found.pid, signal.SIGKILL)
+            lasting.kill(found)
         await asyncio.sleep(0.02)
     if found:
-        _reap(found.pid)
+        lasting.reap(found)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
@@ -121,17 +112,3 @@ def _recorded(folder: Path) -> Running | None:
         return msgspec.json.decode((folder / "process").read_bytes(), type=Running)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _started(pid: int) -> str | None:
-    """Return when a process started, in ticks since boot; None when there is none or it ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in {"Z", "X"} else fields[19]
-
-
-def _reap(pid: int) -> None:
-    with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from atoll.engine.leftovers.registry import ENTRIES
+from atoll.host import lasting, process
 from atoll.storage.idmap import CLAIMS
 from atoll.storage.label import store_key
 from atoll.storage.rootfs import BASE as ROOTS
@@ -47,6 +48,12 @@ class Home:
             assert done.get("exitCode") == 0, done
             return done["stdout"]
 
+    def start_helper(self) -> None:
+        """Start what a tunnel is: a program that outlives its engine, here one without a row."""
+        words = lasting.marked(["sleep", "1000"], self.id)
+        with Path(os.devnull).open("w") as nowhere:
+            process.launch(words, [], output=nowhere.fileno())
+
     def left(self) -> set[str]:
         """Kinds of what exists on the host."""
         mounts = Path("/proc/self/mountinfo").read_text()
@@ -68,6 +75,7 @@ class Home:
             "ids": any(str(p.readlink()).startswith(f"{self.id}/") for p in CLAIMS.iterdir()),
             "entry": (ENTRIES / self.id).exists(),
             "loop": f"{self.path}/layers.btrfs" in _backing_files(),
+            "helpers": bool(lasting.of_engine(self.id)),
         }
         return {kind for kind, there in found.items() if there}
 
@@ -75,6 +83,7 @@ class Home:
         """Leave nothing, whatever the state of the test."""
         if self.engine.process.poll() is None:
             self.engine.end(signal.SIGKILL)
+        lasting.kill_marked(self.id)
         remains.remove(self.path)
         shutil.rmtree(self.path, ignore_errors=True)
 
@@ -99,8 +108,9 @@ def test_only_what_a_lost_engine_left_is_removed() -> None:
     with homes() as (lost, killed, living):
         for home in (lost, killed, living):
             home.exec("sh", "-c", "echo kept > f")
+            home.start_helper()
         everything = lost.left()
-        assert everything >= {"roots", "cgroups", "links", "filter", "ids", "entry"}
+        assert everything >= {"roots", "cgroups", "links", "filter", "ids", "entry", "helpers"}
         lost.engine.end(signal.SIGKILL)
         killed.engine.end(signal.SIGKILL)
         shutil.rmtree(lost.path, ignore_errors=True)
@@ -112,6 +122,7 @@ def test_only_what_a_lost_engine_left_is_removed() -> None:
         following.close()
         assert killed.left() == everything
         killed.start()
+        assert killed.left() == everything - {"helpers"}
         for home in (killed, living):
             assert home.exec("cat", "f") == "kept\n"
     for home in (lost, killed, living):

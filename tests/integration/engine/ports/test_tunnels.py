@@ -2,19 +2,26 @@
 
 import http.server
 import json
+import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from atoll.engine.ports import tunnels
+from atoll.engine.ports import cloudflared, tunnels
 from integration.server.engines import EngineProcess, eventually
 
 BOX = "/v2/namespaces/N/sandboxes/box"
@@ -24,6 +31,8 @@ import json, os, sys, time
 told = {{"argv": sys.argv[1:], "pid": os.getpid(), "uid": os.getuid(), "env": sorted(os.environ)}}
 open("{folder}/told", "a").write(json.dumps(told) + "\\n")
 print("2026-01-01T00:00:00Z INF Requesting new quick Tunnel on trycloudflare.com...", file=sys.stderr)
+while os.path.exists("{folder}/silent"):
+    time.sleep(0.02)
 if os.path.exists("{folder}/fail"):
     sys.exit("2026-01-01T00:00:00Z ERR failed to request quick Tunnel: no network")
 if "--name" in sys.argv:
@@ -69,7 +78,7 @@ def shared() -> Iterator[Path]:
 
 @pytest.fixture
 def folder(shared: Path) -> Path:
-    for name in ("told", "fail", "end"):
+    for name in ("told", "fail", "end", "silent"):
         (shared / name).unlink(missing_ok=True)
     return shared
 
@@ -183,22 +192,182 @@ def test_a_destroyed_sandbox_has_no_tunnel(client: httpx2.Client, folder: Path, 
     eventually(lambda: not alive(folder))
 
 
-def test_an_engine_that_is_killed_leaves_no_tunnel(
-    tmp_path: Path, folder: Path, port: int, monkeypatch: pytest.MonkeyPatch
+class Host:
+    """One engine after the other on the same state, with the stand-in."""
+
+    def __init__(self, state: Path, folder: Path) -> None:
+        self._state = state
+        self._program = str(folder / "cloudflared")
+        self.engine = self.start()
+
+    def start(self, **settings: str) -> EngineProcess:
+        settings["ATOLL_SERVER_TUNNEL_PROGRAM"] = self._program
+        self.engine = EngineProcess(self._state, settings=settings)
+        return self.engine
+
+    def ask(self, method: str, path: str, **how: Any) -> Any:
+        with self.engine.client() as client:
+            return client.request(method, BOX + path, **how).raise_for_status().json()
+
+    def tunnels(self) -> list[Any]:
+        return list(self.ask("GET", "/tunnels")["tunnels"])
+
+    def ended(self) -> list[str]:
+        with self.engine.client() as client:
+            lines = client.get(f"{BOX}/events").raise_for_status().text.splitlines()
+        events = [json.loads(line) for line in lines]
+        return [event["reason"] for event in events if event["type"] == tunnels.ENDED]
+
+
+@pytest.fixture
+def host(tmp_path: Path, folder: Path) -> Iterator[Host]:
+    found = Host(tmp_path / "other", folder)
+    yield found
+    if found.engine.process.poll() is not None:
+        found.start()
+    found.ask("DELETE", "")
+    assert found.engine.end() == 0
+    assert not alive(folder)
+    assert not list((tmp_path / "other" / "tunnels").iterdir())
+
+
+def local_port(run: dict[str, Any]) -> int:
+    return int(run["argv"][-1].rpartition(":")[2])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_tunnel_outlives_its_engine(host: Host, folder: Path, port: int, number: int) -> None:
+    opened = host.ask("POST", f"/ports/{port}/tunnel", json={})
+    (run,) = told(folder)
+    host.engine.end(number)
+    assert runs(run["pid"])
+    host.start()
+    assert host.tunnels() == [opened]
+    asked = urllib.request.Request(run["argv"][-1], headers={"Host": "somewhere"})
+    assert json.loads(urllib.request.urlopen(asked).read())["X-Sandbox-Name"] == "box"
+    assert host.ask("POST", f"/ports/{port}/tunnel", json={}) == opened
+    assert told(folder) == [run]
+    host.ask("DELETE", f"/ports/{port}/tunnel")
+    assert not runs(run["pid"])
+    host.engine.end(signal.SIGKILL)
+    host.start()
+    assert host.tunnels() == []
+
+
+def test_nobody_takes_the_place_of_an_engine_that_is_gone(
+    host: Host, folder: Path, port: int
 ) -> None:
-    monkeypatch.setenv("ATOLL_TUNNEL_PROGRAM", str(folder / "cloudflared"))
-    engine = EngineProcess(tmp_path / "other")
-    with engine.client() as found:
-        found.post(f"{BOX}/ports/{port}/tunnel", json={})
-        (run,) = told(folder)
-        engine.end(signal.SIGKILL)
-        eventually(lambda: not runs(run["pid"]))
-    again = EngineProcess(tmp_path / "other")
-    with again.client() as found:
-        assert found.get(f"{BOX}/tunnels").json()["tunnels"] == []
-        assert len(found.get(f"{BOX}/ports").json()["ports"]) == 1
-        found.delete(BOX)
-    again.end()
+    """The tunnel still leads visitors there: who could listen would get what is sent to the sandbox."""
+    host.ask("POST", f"/ports/{port}/tunnel", json={})
+    (run,) = told(folder)
+    host.engine.end(signal.SIGKILL)
+    for address in ("127.0.0.1", "0.0.0.0"):
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with pytest.raises(OSError, match="in use"):
+                other.bind((address, local_port(run)))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_another_user_cannot_share_the_port_either(host: Host, folder: Path, port: int) -> None:
+    host.ask("POST", f"/ports/{port}/tunnel", json={})
+    (run,) = told(folder)
+    host.engine.end(signal.SIGKILL)
+    script = (
+        "import os, socket, sys; os.setuid(12345); s = socket.socket()\n"
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+        "s.bind((sys.argv[1], int(sys.argv[2]))); s.listen()"
+    )
+    for address in ("127.0.0.1", "0.0.0.0"):
+        words = [sys.executable, "-c", script, address, str(local_port(run))]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert "Address already in use" in done.stderr
+
+
+def test_a_program_that_ended_meanwhile_is_told_of_by_an_event(
+    host: Host, folder: Path, port: int
+) -> None:
+    opened = host.ask("POST", f"/ports/{port}/tunnel", json={})
+    (run,) = told(folder)
+    host.engine.end(signal.SIGKILL)
+    os.kill(run["pid"], signal.SIGKILL)
+    eventually(lambda: not runs(run["pid"]))
+    host.start()
+    assert host.tunnels() == []
+    assert host.ended() == [f"{opened['url']}: the program ended"]
+    assert len(host.ask("GET", "/ports")["ports"]) == 1
+
+
+def test_a_program_that_ends_is_told_of_by_an_event(host: Host, folder: Path, port: int) -> None:
+    host.ask("POST", f"/ports/{port}/tunnel", json={})
+    os.kill(told(folder)[0]["pid"], signal.SIGKILL)
+    eventually(lambda: host.tunnels() == [])
+    eventually(lambda: len(host.ended()) == 1)
+
+
+@pytest.mark.parametrize(("point", "kept"), [("tunnel.started", 0), ("tunnel.recorded", 1)])
+def test_an_engine_that_dies_while_it_starts_a_tunnel_leaves_none_that_nobody_knows(
+    host: Host, folder: Path, port: int, point: str, kept: int
+) -> None:
+    host.ask("POST", "/ports", json={"port": port})
+    host.engine.end()
+    host.start(ATOLL_FAULTS_POINT=point)
+    with pytest.raises(httpx2.TransportError):
+        host.ask("POST", f"/ports/{port}/tunnel", json={})
+    assert host.engine.wait() == -signal.SIGKILL
+    host.start()
+    assert len(host.tunnels()) == kept
+    if not kept:
+        eventually(lambda: not alive(folder))
+    assert host.ended() == []
+
+
+def test_an_engine_that_dies_while_it_destroys_leaves_no_tunnel(
+    host: Host, folder: Path, port: int
+) -> None:
+    host.ask("POST", f"/ports/{port}/tunnel", json={})
+    host.engine.end()
+    host.start(ATOLL_FAULTS_POINT="destroy.recorded")
+    with pytest.raises(httpx2.TransportError):
+        host.ask("DELETE", "")
+    host.engine.wait()
+    assert alive(folder)
+    host.start()
+    assert not alive(folder)
+    assert host.tunnels() == []
+
+
+def test_who_revokes_a_port_ends_its_tunnel(host: Host, folder: Path, port: int) -> None:
+    host.ask("POST", f"/ports/{port}/tunnel", json={})
+    host.ask("DELETE", f"/ports/{port}")
+    assert host.tunnels() == []
+    assert not alive(folder)
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(told(folder)[0]["argv"][-1])
+
+
+@pytest.mark.parametrize("path", ["", "/ports/{port}"], ids=["destroyed", "revoked"])
+def test_a_tunnel_that_is_starting_holds_nobody_up(
+    host: Host, folder: Path, port: int, path: str
+) -> None:
+    """An address takes up to a minute; the sandbox may be destroyed in that time."""
+    (folder / "silent").touch()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(host.ask, "POST", f"/ports/{port}/tunnel", json={})
+        eventually((folder / "told").exists)
+        began = time.monotonic()
+        host.ask("DELETE", path.format(port=port))
+        assert time.monotonic() - began < cloudflared.START / 4
+        assert "500" in str(waiting.exception())
+    assert not alive(folder)
+
+
+def test_fifty_callers_at_once_have_one_tunnel(host: Host, folder: Path, port: int) -> None:
+    with ThreadPoolExecutor(50) as pool:
+        calls = [pool.submit(host.ask, "POST", f"/ports/{port}/tunnel", json={}) for _ in range(50)]
+        assert len({call.result()["url"] for call in calls}) == 1
+    assert len(told(folder)) == 1
 
 
 def test_without_the_program_there_is_a_typed_error(
@@ -211,16 +380,3 @@ def test_without_the_program_there_is_a_typed_error(
         assert (answer.status_code, answer.json()["code"]) == (501, "TUNNEL_NOT_AVAILABLE")
         client.delete(BOX)
     engine.end()
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("INF |  https://a-b-c.trycloudflare.com  |", "https://a-b-c.trycloudflare.com"),
-        ("INF Added CNAME app.example.com which will route", "https://app.example.com"),
-        ("INF Requesting new quick Tunnel on trycloudflare.com...", None),
-        ("ERR see https://developers.cloudflare.com/x", None),
-    ],
-)
-def test_the_address_is_read_from_what_the_program_says(line: str, found: str | None) -> None:
-    assert tunnels.address(line) == found

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+from atoll.host import lasting
 from atoll.storage.buckets import client
 
 
@@ -21,7 +22,7 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 async def test_a_client_is_found_again_and_ended(tmp_path: Path) -> None:
     process = sleeper()
-    recorded(tmp_path / "all/one", process.pid, client._started(process.pid))
+    recorded(tmp_path / "all/one", process.pid, lasting.identified(process.pid).started)
     assert client.alive(tmp_path / "all/one")
     await client.stop(tmp_path / "all/one", 0)
     assert not (tmp_path / "all/one").exists()
@@ -42,7 +43,7 @@ async def test_another_process_of_the_same_number_is_left_alone(tmp_path: Path) 
 
 async def test_one_that_ends_by_itself_is_not_killed(tmp_path: Path) -> None:
     process = sleeper()
-    recorded(tmp_path / "one", process.pid, client._started(process.pid))
+    recorded(tmp_path / "one", process.pid, lasting.identified(process.pid).started)
     process.communicate(b"\n", 20)
     began = time.monotonic()
     await client.stop(tmp_path / "one")
