@@ -21,7 +21,7 @@ import structlog
 from atoll.engine.shared import Shared
 from atoll.engine.storage.kept import Kept, find
 from atoll.engine.store import record as rules
-from atoll.engine.store.record import Record
+from atoll.engine.store.record import InForce, Record
 from atoll.engine.store.shelf import Shelf
 from atoll.errors import (
     SandboxDestroyedError,
@@ -223,6 +223,7 @@ class Snapshots:
         Raises:
             SnapshotNotFoundError: there is no such snapshot.
             SandboxNotFoundError: there is no such sandbox.
+            ValidationFailedError: the snapshot is of another image.
             FilesystemError: folders are nested too deep, or hold too much, to be compared.
         """
 
@@ -246,6 +247,7 @@ class Snapshots:
         record = await box.load()
         if record is None or record.in_force is None:
             raise SandboxNotFoundError(f"sandbox {box.id!r} has no files to compare")
+        _check_same_image(before.in_force, record.in_force)
         images = self._shared.lifecycle.parts.images
         lowers = (await images.obtain(record.in_force.digest)).layers
         async with self._comparing, self.passing(box) as (now, _):
@@ -312,6 +314,16 @@ def check_names(wanted: TakeSnapshot) -> None:
 
 def _based_on(record: Record, layer_id: str, snapshot: str) -> dict[str, str]:
     return {"snapshot": snapshot} if record.layer_id == layer_id else {}
+
+
+def _check_same_image(before: InForce, now: InForce) -> None:
+    """Refuse to compare what differs from one image with what differs from another."""
+    if before.digest != now.digest:
+        raise ValidationFailedError(
+            f"the snapshot is of image {before.image}, the sandbox's files are of {now.image}",
+            context={"field": "since", "snapshot": before.digest, "sandbox": now.digest},
+            suggestion="compare with a snapshot that was taken since the image was changed",
+        )
 
 
 def told(found: Iterable[diff.Change]) -> Diff:

@@ -167,6 +167,7 @@ class Snapshots(Target):
         Raises:
             SnapshotNotFoundError: there is no such snapshot.
             SandboxNotFoundError: the sandbox has no files yet.
+            ValidationFailedError: the snapshot is of another image than the sandbox.
         """
         request = DiffRequest(since=_id(since) or "")
         told = await self._call(ops.DIFF, request, timeout=_PATIENCE)

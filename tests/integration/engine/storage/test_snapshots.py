@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll.engine.bare import parts as bare
 from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.engine.store import record as rules
@@ -14,7 +15,7 @@ from atoll.errors import (
     SnapshotNotFoundError,
     ValidationFailedError,
 )
-from atoll.wire.sandbox import State
+from atoll.wire.sandbox import SandboxOptions, State
 from atoll.wire.snapshots import ListSnapshots, TakeSnapshot
 from integration.engine.conftest import Opener
 from integration.engine.scripted import World
@@ -223,6 +224,27 @@ async def test_a_comparison_wakes_nothing_and_leaves_no_snapshot(
     assert await world.layers.snapshots.list() == [snapshot.id]
     with pytest.raises(SandboxNotFoundError):
         await engine.snapshots.diff(engine.sandbox("N", "none"), snapshot.id)
+
+
+async def test_states_of_two_images_are_not_compared(
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is what differs from its image: what the images themselves differ in would be left out."""
+
+    async def obtain(_: bare.BareImages, reference: str) -> bare.BareImage:
+        return bare.BareImage(reference, digest=f"sha256:{reference}")
+
+    monkeypatch.setattr(bare.BareImages, "obtain", obtain)
+    box = await box_with(engine, world, file="then")
+    snapshot = await engine.snapshots.take(box, TakeSnapshot())
+    await box.configure(SandboxOptions(image="another"))
+    await engine.snapshots.diff(box, snapshot.id)
+    await box.stop()
+    await box.ensure_running()
+    for compare in (engine.snapshots.diff, engine.snapshots.patch):
+        with pytest.raises(ValidationFailedError, match="files are of another") as caught:
+            await compare(box, snapshot.id)
+        assert caught.value.context["field"] == "since"
 
 
 async def test_calls_meanwhile_wait_and_work(engine: Engine, world: World) -> None:
