@@ -24,6 +24,7 @@ VERBS = {
     "doctor": "atoll.cli.doctor",
     "gc": "atoll.cli.gc",
     "image": "atoll.cli.image",
+    "namespaces": "atoll.cli.namespaces",
     "notebook": "atoll.cli.notebook",
     "keys": "atoll.cli.keys",
     "pool": "atoll.cli.pool",

@@ -14,6 +14,7 @@ import atoll
 from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
 from atoll.engine.processes.background import signal_of
+from atoll.engine.store import namespaces
 from atoll.errors import SessionNotFoundError, ValidationFailedError
 from atoll.server import (
     access,
@@ -38,6 +39,7 @@ from atoll.wire import files as wire_files
 from atoll.wire import ids, ops, process, sandbox
 from atoll.wire.base import Done, Empty
 from atoll.wire.frames import Kind
+from atoll.wire.namespaces import NamespacePage, NamespaceQuery
 from atoll.wire.ops import Op
 
 Handler = Callable[[Engine, Request, Any], Coroutine[Any, Any, Any]]
@@ -50,6 +52,10 @@ async def _version(engine: Engine, request: Request, wanted: Empty) -> sandbox.V
 async def _configure(engine: Engine, request: Request, wanted: sandbox.NamespaceConfig) -> Done:
     await engine.configure_namespace(request.path_params["namespace"], wanted)
     return Done()
+
+
+async def _namespaces(engine: Engine, request: Request, wanted: NamespaceQuery) -> NamespacePage:
+    return await namespaces.page(engine.store, wanted)
 
 
 async def _list(engine: Engine, request: Request, wanted: ops.ListSandboxes) -> sandbox.SandboxPage:
@@ -200,6 +206,7 @@ async def _list_images(engine: Engine, request: Request, wanted: Empty) -> sandb
 HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.VERSION: _version,
     ops.CONFIGURE_NAMESPACE: _configure,
+    ops.LIST_NAMESPACES: _namespaces,
     ops.LIST_SANDBOXES: _list,
     ops.ENSURE: _ensure,
     ops.INFO: _info,

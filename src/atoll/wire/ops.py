@@ -15,6 +15,7 @@ from atoll.wire import (
     git,
     interpreter,
     keys,
+    namespaces,
     objects,
     pool,
     ports,
@@ -43,6 +44,15 @@ VERSION = Op("version", "GET", "/v2/version", Empty, sandbox.Version, scope=_REA
 
 CONFIGURE_NAMESPACE = Op(
     "configure_namespace", "PUT", NAMESPACE, sandbox.NamespaceConfig, Done, scope=_ADMIN
+)
+
+LIST_NAMESPACES = Op(
+    "list_namespaces",
+    "GET",
+    "/v2/namespaces",
+    namespaces.NamespaceQuery,
+    namespaces.NamespacePage,
+    scope=_ADMIN,
 )
 
 

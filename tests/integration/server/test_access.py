@@ -180,3 +180,17 @@ async def test_a_client_of_another_api_is_told_so(client: httpx2.AsyncClient) ->
     assert (await client.get("/v2/version", headers={"atoll-api": "2"})).is_success
     answer = await client.get("/v2/version", headers={"atoll-api": "9"})
     assert (answer.status_code, answer.json()["code"]) == (426, "VERSION_MISMATCH")
+
+
+async def test_only_an_administrator_of_the_engine_sees_which_namespaces_there_are(
+    engine: Engine,
+) -> None:
+    await engine.sandbox("Mine", "box").ensure_running()
+    for scope, namespace, status in (
+        (Scope.ADMIN, None, 200), (Scope.ADMIN, "Mine", 403), (Scope.RUN, None, 403),
+    ):  # fmt: skip
+        made = await engine.keys.create(CreateKey(name="k", scope=scope, namespace=namespace))
+        async with calling(engine, made.key) as client:
+            answer = await client.get("/v2/namespaces")
+        assert answer.status_code == status
+        assert (b"Mine" in answer.content) == (status == 200 or namespace == "Mine")

@@ -20,6 +20,7 @@ from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.disk import Collect, Collected, DiskQuery, DiskUsage
 from atoll.wire.keys import AuditPage, AuditQuery
+from atoll.wire.namespaces import NamespacePage, NamespaceQuery
 from atoll.wire.objects import Project, ProjectConfig
 from atoll.wire.sandbox import CustomInstance, NamespaceConfig, SandboxPage, Version
 
@@ -128,6 +129,16 @@ class Environment:
             dry_run: False: remove it. The engine does so by itself from time to time.
         """
         return self.transport.call(ops.COLLECT, {}, Collect(dry_run=dry_run))
+
+    def namespaces(self, *, cursor: str | None = None, limit: int = 100) -> NamespacePage:
+        """Return one page of the engine's namespaces, in order of name. For its administrators.
+
+        Args:
+            cursor: `cursor` of the page before.
+            limit: most entries of this page, up to 1,000.
+        """
+        wanted = NamespaceQuery(cursor=cursor, limit=limit)
+        return self.transport.call(ops.LIST_NAMESPACES, {}, wanted)
 
     def audit(
         self,
