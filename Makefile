@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test root told setup base check fmt e2e bench docs fuzz soak test-levels clean
+.PHONY: run test root told setup base check fmt e2e bench docs fuzz soak azurite test-levels clean
 
 run: root setup
 	$(BIN)/python tools/quickstart.py
@@ -57,8 +57,13 @@ docs: setup
 fuzz: setup
 	ATOLL_FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest tests/fuzz -m "slow or not slow" --timeout 3600 $(PYTEST_ARGS)
 
-soak: setup base
+soak: setup base azurite
 	$(BIN)/python -m pytest -m "slow or not slow" --all-clients --timeout 3600 $(PYTEST_ARGS)
+
+# A server of Azure's protocol for the long tests; it needs npm, and they are skipped without it.
+azurite: setup
+	@[ -d $(VENV)/azurite ] || ! command -v npm >/dev/null || npm install --silent --no-audit \
+	--no-fund --prefix $(VENV)/azurite azurite@3.35.0
 
 test-levels: setup base
 	$(BIN)/python -m pytest tests/conformance tests/security --all-clients --timeout 600 $(PYTEST_ARGS)

@@ -63,6 +63,9 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 """A request to an endpoint that is silent fails within half a minute. What was sent leaves the
 cache within seconds. Concurrency and buffers keep the client at some ten MB."""
 
+_AZURE: Final[Mapping[str, str]] = {"timeout": "5s", "low-level-retries": "1"}
+"""Its library tries each request four times, with pauses that grow; a minute in all."""
+
 _FRESH: Final[Mapping[str, str]] = {"dir-cache-time": "0", "attr-timeout": "0"}
 """Nobody tells of changes in a folder; looking again costs microseconds."""
 
@@ -131,7 +134,8 @@ def argv(source: Source, owner: int) -> list[str]:
         NotSupportedByRuntimeError: an option has no like here.
     """
     local = source.provider == LOCAL
-    values = {**_DEFAULTS, **(_FRESH if local else {}), **_translated(source.options)}
+    own = {LOCAL: _FRESH, "azure": _AZURE}.get(source.provider, {})
+    values = {**_DEFAULTS, **own, **_translated(source.options)}
     values |= {"uid": str(owner), "gid": str(owner)}
     where = f"{FOLDER if local else source.bucket}{source.prefix and '/' + source.prefix}"
     flags = [f"--{name}={value}" for name, value in values.items()]
