@@ -14,6 +14,7 @@ import typer
 
 from atoll.cli import exit_codes
 from atoll.errors import SandboxError
+from atoll.wire import inert
 
 VERBS = {
     "audit": "atoll.cli.audit",
@@ -106,7 +107,7 @@ def report(error: SandboxError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"error": error.to_wire()}, default=str), file=sys.stderr)
         return
-    text = " ".join(str(error).split())
+    text = inert.line(" ".join(str(error).split()))
     print(f"atoll: {text}", file=sys.stderr)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from atoll.wire import inert
 from atoll.wire.base import Result
 
 Url: TypeAlias = Annotated[
@@ -29,12 +30,12 @@ def print_json(value: Result | dict[str, Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; nothing in it is markup."""
+    """Print a table; nothing in it is markup, or a command to the terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*columns)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(inert.lines(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(table)

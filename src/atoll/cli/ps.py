@@ -1,6 +1,5 @@
 """``atoll ps``: background processes of a sandbox, their output and their end. Wakes nothing."""
 
-import asyncio
 import os
 from typing import Annotated, Any
 
@@ -8,7 +7,9 @@ import typer
 
 from atoll.cli import connection
 from atoll.cli.options import AsJson, Namespace, Url, print_json, print_table
+from atoll.cli.standard_streams import write
 from atoll.errors import ProcessNotFoundError
+from atoll.wire.inert import Inert, line
 
 Id = Annotated[str, typer.Argument(help="Id of a sandbox.")]
 
@@ -86,19 +87,21 @@ async def _one(
 
 
 async def _print(stream: Any) -> None:
-    """Write both streams to our own, byte by byte as they were."""
+    """Write both streams to our own, byte by byte as they were; inert where that is a terminal."""
     from atoll import Failed, Gap, Stderr, Stdout
     from atoll.errors import from_wire
 
+    terminals = {target: Inert() for target in (1, 2) if os.isatty(target)}
     async with stream:
         async for event in stream:
             if isinstance(event, Stdout | Stderr):
-                view = memoryview(event.data)
                 target = 1 if isinstance(event, Stdout) else 2
-                while view:
-                    view = view[await asyncio.to_thread(os.write, target, view) :]
+                shown = terminals.get(target)
+                await write(target, shown.feed(event.data) if shown else event.data)
             elif isinstance(event, Gap):
                 lost = event.to_offset - event.from_offset
-                os.write(2, f"atoll: {lost} bytes are missing: {event.reason}\n".encode())
+                os.write(2, f"atoll: {lost} bytes are missing: {line(event.reason)}\n".encode())
             elif isinstance(event, Failed):
                 raise from_wire(event.error)
+    for target, shown in terminals.items():
+        await write(target, shown.end())

@@ -107,8 +107,8 @@ async def follow(sandbox: Any, command: list[str], *, tty: bool, **how: Any) -> 
         with standard_streams.raw_terminal(tty, process.resize, group):
             feeding = group.create_task(standard_streams.feed(process.stdin))
             outputs = [
-                group.create_task(standard_streams.copy(process.stdout, 1)),
-                group.create_task(standard_streams.copy(process.stderr, 2)),
+                group.create_task(standard_streams.copy(process.stdout, 1, raw=tty)),
+                group.create_task(standard_streams.copy(process.stderr, 2, raw=tty)),
             ]
             await asyncio.wait(outputs)
             exited = await process.wait()

@@ -9,19 +9,32 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from atoll.errors import OperationNotFoundError, SandboxError
+from atoll.wire.inert import Inert
 
 CHUNK = 1 << 16
 
 
-async def copy(source: AsyncIterator[bytes], target: int) -> None:
+async def copy(source: AsyncIterator[bytes], target: int, *, raw: bool = False) -> None:
     """Write everything from *source* to the descriptor *target*.
 
-    A reader of ours that is gone (``| head``) ends the command, as a closed pipe would.
+    A reader of ours that is gone (``| head``) ends the command, as a closed pipe would. What goes
+    to a terminal is made inert, unless it is *raw*: a terminal that the user asked for.
     """
+    if raw or not os.isatty(target):
+        async for chunk in source:
+            await write(target, chunk)
+        return
+    shown = Inert()
     async for chunk in source:
-        view = memoryview(chunk)
-        while view:
-            view = view[await asyncio.to_thread(os.write, target, view) :]
+        await write(target, shown.feed(chunk))
+    await write(target, shown.end())
+
+
+async def write(target: int, data: bytes) -> None:
+    """Write all of *data* to the descriptor *target*."""
+    view = memoryview(data)
+    while view:
+        view = view[await asyncio.to_thread(os.write, target, view) :]
 
 
 async def feed(stdin: Any) -> None:

@@ -17,7 +17,8 @@ import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from atoll.engine.link.link import error_of
+from atoll.engine.link import losses
+from atoll.engine.link.link import LinkError, error_of
 from atoll.errors import (
     FileTooLargeError,
     InternalError,
@@ -240,6 +241,11 @@ async def pump(source: Frames, form: Form, stream: Stream, request_id: str) -> N
         if not stream.started:
             raise
         await stream.write(form.error(error))
+    except (LinkError, msgspec.MsgspecError) as error:
+        if not stream.started:
+            raise
+        log.warning("agent at fault", request_id=request_id, reason=str(error))
+        await stream.write(form.error(losses.improper(str(error))))
     except Exception as error:
         if not stream.started:
             raise

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
-from atoll.engine.link.link import error_of
+from atoll.engine.link.link import LinkError, error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import InvalidCommandError
 from atoll.server import addressed, answer, shapes
@@ -107,6 +107,8 @@ async def _buffered(
                     status, body = buffer.answer(frame, request_id)
                     break
                 await buffer.frame(frame)
+            else:
+                raise LinkError("the agent told no end of the command")
         await stream.start(status, shapes.JSON)
         async for piece in pieces(body):
             await stream.write(piece)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from atoll.engine.commands import filewatch
 from atoll.engine.engine import Engine
 from atoll.engine.link import early
-from atoll.engine.link.link import Link, SilenceError
+from atoll.engine.link.link import Link, LinkError, SilenceError
 from atoll.errors import RangeNotSatisfiableError, TimeoutError
 from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream
@@ -109,8 +109,12 @@ async def _read(engine: Engine, request: Request, wanted: ops.ReadFile, stream: 
         if request.headers.get("if-none-match") == _quoted(meta.etag):
             await stream.start(304, meta.mime_type, {"etag": _quoted(meta.etag)})
         else:
-            await stream.start(206 if part else 200, meta.mime_type, _headers(meta, wanted, part))
+            headers = _headers(meta, wanted, part)
+            await stream.start(206 if part else 200, meta.mime_type, headers)
+            left = int(headers["content-length"])
             async for chunk in link.body(SILENCE):
+                if (left := left - len(chunk)) < 0:
+                    raise LinkError("the agent sent more of a file than it said there is")
                 await stream.write(chunk)
     await stream.end()
 

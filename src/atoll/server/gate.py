@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from atoll.engine.engine import Engine
+from atoll.engine.link import losses
 from atoll.engine.link.link import LinkError
 from atoll.errors import (
     InternalError,
@@ -109,6 +110,8 @@ class Gate:
             if visit.started:
                 if visit.cut:
                     log.info("answer cut", path=scope["path"], reason=str(error))
+                elif isinstance(error, LinkError):
+                    log.warning("answer cut", path=scope["path"], reason=str(error))
                 else:
                     log.error("answer cut", path=scope["path"], exc_info=error)
                 raise
@@ -214,7 +217,7 @@ def _typed(error: Exception, scope: Scope) -> SandboxError:
         return error
     if isinstance(error, LinkError | msgspec.MsgspecError):
         log.warning("agent at fault", path=scope["path"], reason=str(error))
-        return InternalError("the sandbox's agent gave no proper answer")
+        return losses.improper(str(error))
     log.error("request failed", path=scope["path"], exc_info=error)
     return InternalError("the engine failed; its log has the details under this request id")
 

@@ -69,3 +69,21 @@ def test_a_line_that_cannot_be_written_fails_nothing(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.stderr", Full())
     logs.configure("info", "json")
     structlog.get_logger().info("lost")
+
+
+@pytest.mark.parametrize("form", ["pretty", "json"])
+def test_what_a_sandbox_says_is_cut_and_does_nothing_to_a_terminal(
+    capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    logs.configure("info", form)
+    said = "\x1b[2J\x1b]0;x\x07" + "x" * 60_000
+    structlog.get_logger().warning("agent failed", reason=said, detail="a\nb [error] forged")
+    try:
+        raise ValueError(said[:20])
+    except ValueError as error:
+        structlog.get_logger().error("shown", exc_info=error)
+    shown = capsys.readouterr().err
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert len(shown) < 10_000
+    assert "\nb [error]" not in shown

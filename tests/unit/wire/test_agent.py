@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 from atoll.agent.viewer import BACKLOG
-from atoll.engine.link.link import Exit
+from atoll.engine.link.checks import Exit
 from atoll.wire import agent
 from atoll.wire.agent import ExitRecord
 

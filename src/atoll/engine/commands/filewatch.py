@@ -18,6 +18,8 @@ from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.sandbox import State
 
+_KINDS = frozenset({Kind.EVENT, Kind.HEARTBEAT, Kind.END, Kind.ERROR})
+
 SILENCE = 3 * HEARTBEAT_INTERVAL
 """Seconds without a frame after which a watch is lost: less than clients wait, so they hear why."""
 
@@ -35,7 +37,7 @@ async def _events(
     sandbox: Sandbox, endpoint: Endpoint, link: Link, path: str
 ) -> AsyncIterator[Frame]:
     try:
-        async for frame in link.frames(SILENCE, ends={Kind.END, Kind.ERROR}):
+        async for frame in link.frames(SILENCE, {Kind.END, Kind.ERROR}, _KINDS):
             if frame.kind == Kind.EVENT:
                 sandbox.activity.note(Use.FILE_EVENT)
             yield frame

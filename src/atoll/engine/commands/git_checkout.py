@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.engine.commands import calls, git
-from atoll.engine.link.link import Exit, LinkError, error_of
+from atoll.engine.link.checks import Exit
+from atoll.engine.link.link import LinkError, error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import (
     CommandNotFoundError,

@@ -21,6 +21,7 @@ from weakref import WeakSet
 
 import msgspec
 
+from atoll.engine.link import checks
 from atoll.engine.link.body import Body
 from atoll.errors import FileTooLargeError, NotSupportedByRuntimeError, SandboxError, from_wire
 from atoll.runtime.base import TOKEN_FILE, Runtime
@@ -31,20 +32,15 @@ from atoll.wire.frames import Frame, Kind
 SILENCE = 4 * HEARTBEAT_INTERVAL
 """Seconds without any frame after which an operation counts as lost: four missed heartbeats."""
 
-MAX_ERROR = 64 << 10
-"""Bytes of an agent's error answer that are believed; a longer one is a fault of the agent."""
-
 TERMINAL = frozenset({Kind.REPLY, Kind.ERROR, Kind.EXITED})
+_ENDS = frozenset({Kind.EXITED, Kind.ERROR})
 _READ = 2 * frames.CHUNK
 """Bytes read at once: a usual frame with its header, and the beginning of the next."""
 
 _BODY_READ = 1 << 18
 """Bytes of a file's body read at once: what the buffers of a unix socket hold."""
 
-_OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR, Kind.RESULT})
-_FROM_AGENT = TERMINAL | _OUTPUT | {
-    Kind.STARTED, Kind.GAP, Kind.HEARTBEAT, Kind.DATA, Kind.END, Kind.EVENT,
-}  # fmt: skip
+_OF_COMMANDS = _ENDS | checks.OUTPUT | {Kind.STARTED, Kind.GAP, Kind.HEARTBEAT}
 
 
 class LinkError(Exception):
@@ -57,47 +53,6 @@ class SilenceError(LinkError):
 
 class HungUpError(LinkError):
     """We ended the connection ourselves: the sandbox is being frozen."""
-
-
-class Started(msgspec.Struct):
-    """What a STARTED frame must hold."""
-
-    pid: int = 0
-
-
-class Exit(msgspec.Struct):
-    """What an EXITED frame must hold; see `atoll.wire.agent.ExitRecord`."""
-
-    exit_code: int
-    signal: str | None = None
-    timed_out: bool = False
-    cancelled: bool = False
-    reason: str | None = None
-    oom_killed: bool = False
-    session_ended: bool = False
-    state_saved: bool = True
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
-    truncated: bool = False
-    duration: float = 0.0
-    seq: int = 0
-    offset: int = 0
-
-
-class Gap(msgspec.Struct):
-    """What a GAP frame must hold."""
-
-    from_offset: int
-    to_offset: int
-    reason: str = ""
-
-
-_SHAPES: Mapping[int, Any] = {
-    Kind.STARTED: Started,
-    Kind.EXITED: Exit,
-    Kind.GAP: Gap,
-    Kind.EVENT: dict[str, Any],
-}
 
 
 class Link:
@@ -174,12 +129,16 @@ class Link:
             raise self._broken(f"the agent hung up ({error})") from error
 
     async def frames(
-        self, silence: float | None = SILENCE, ends: Collection[int] = TERMINAL
+        self,
+        silence: float | None = SILENCE,
+        ends: Collection[int] = _ENDS,
+        kinds: Collection[int] = _OF_COMMANDS,
     ) -> AsyncIterator[Frame]:
         """Yield checked frames up to and including the one that ends the operation.
 
         Args:
             ends: kinds that end it.
+            kinds: what may come; by default what a command sends.
             silence: seconds without a frame until the agent counts as gone; None: no limit.
 
         Raises:
@@ -187,6 +146,8 @@ class Link:
         """
         while True:
             frame = await self._next(silence)
+            if frame.kind not in kinds:
+                raise LinkError(f"the agent sent a frame of kind {frame.kind} here")
             yield frame
             if frame.kind in ends:
                 return
@@ -195,7 +156,7 @@ class Link:
         while True:
             try:
                 for frame in self._received:
-                    _check(frame)
+                    checks.check(frame)
                     return frame
             except (frames.FrameError, msgspec.MsgspecError) as error:
                 raise LinkError(f"the agent sent something malformed ({error})") from error
@@ -305,23 +266,12 @@ class Link:
 
 def _goes_on(frame: Frame) -> bool:
     """Tell whether a body goes on after a frame in it that is no part of it."""
-    _check(frame)
+    checks.check(frame)
     if frame.kind == Kind.ERROR:
         raise error_of(frame)
     if frame.kind not in {Kind.HEARTBEAT, Kind.END}:
         raise frames.FrameError(f"frame of kind {frame.kind} in a body")
     return frame.kind == Kind.HEARTBEAT
-
-
-def _check(frame: Frame) -> None:
-    if frame.kind not in _FROM_AGENT:
-        raise frames.FrameError(f"frame of kind {frame.kind}")
-    if frame.kind in _OUTPUT:
-        frames.check_output(frame.payload)
-    elif shape := _SHAPES.get(frame.kind):
-        msgspec.json.decode(frame.payload, type=shape)
-    elif frame.kind == Kind.ERROR and len(frame.payload) > MAX_ERROR:
-        raise frames.FrameError(f"error answer of {len(frame.payload)} bytes")
 
 
 def _packed(header: Mapping[str, Any]) -> bytes:

@@ -12,6 +12,9 @@ from atoll.errors import (
 )
 from atoll.wire.sandbox import State
 
+_DETAIL = 200
+"""Characters that are told of what an agent said instead of an answer."""
+
 
 def known(
     id: str,
@@ -64,4 +67,13 @@ def unknown(id: str, detail: str, *, gone: bool) -> SandboxError:
         f"the operation was lost in sandbox {id!r}: {what}",
         context={"sandbox": id, "detail": detail, "reason": "container" if gone else "agent"},
         suggestion="its outcome is not known; the next call starts the sandbox if it must",
+    )
+
+
+def improper(detail: str) -> OperationInterruptedError:
+    """Return the error for an answer of an agent that is none: its fault, and not the engine's."""
+    return OperationInterruptedError(
+        "the operation was lost: the agent of the sandbox gave no proper answer",
+        context={"detail": detail[:_DETAIL], "reason": "agent"},
+        suggestion="its outcome is not known; destroy the sandbox if this happens again",
     )

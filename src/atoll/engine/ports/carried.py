@@ -108,9 +108,7 @@ async def _down(link: Link, inner: socket.socket) -> bool:
     """Write to *inner* what the agent sends; return False when that cannot be."""
     loop = asyncio.get_running_loop()
     with suppress(LinkError, OSError, SandboxError):
-        async for frame in link.frames(silence=None, ends={Kind.END}):
-            if frame.kind not in {Kind.DATA, Kind.END}:
-                return False
+        async for frame in link.frames(None, {Kind.END}, {Kind.DATA, Kind.END}):
             try:
                 await loop.sock_sendall(inner, frame.payload if frame.kind == Kind.DATA else b"")
             except OSError:  # closed by its user; what that sent before still goes its way

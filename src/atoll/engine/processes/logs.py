@@ -15,7 +15,7 @@ from typing import Self
 
 import msgspec
 
-from atoll.engine.link.link import Exit, Gap
+from atoll.engine.link.checks import Exit, Gap
 from atoll.engine.processes.records import ProcessRecord
 from atoll.errors import ProcessError
 from atoll.host import linux

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 import msgspec
 
-from atoll.engine.link.link import TERMINAL, Exit
+from atoll.engine.link.checks import Exit
+from atoll.engine.link.link import TERMINAL
 from atoll.engine.processes.logs import LogReader, exit_of, gap_of
 from atoll.engine.processes.records import UNKNOWN, ProcessRecord
 from atoll.errors import ProcessError

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import structlog
 
-from atoll.engine.link.link import Endpoint, Exit, Link, LinkError, Started, error_of
+from atoll.engine.link.checks import Exit, Started
+from atoll.engine.link.link import Endpoint, Link, LinkError, error_of
 from atoll.engine.processes import records as rules
 from atoll.engine.processes.logs import ProcessLogs, exit_of
 from atoll.engine.processes.records import ProcessRecord, Status

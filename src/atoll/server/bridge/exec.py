@@ -16,7 +16,8 @@ from starlette.requests import Request
 
 from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
-from atoll.engine.link.link import Exit, Gap, error_of
+from atoll.engine.link.checks import Exit, Gap
+from atoll.engine.link.link import error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SandboxError
 from atoll.server import answer, shapes

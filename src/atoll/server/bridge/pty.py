@@ -18,7 +18,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
-from atoll.engine.link.link import Exit, LinkError, error_of
+from atoll.engine.link.checks import Exit
+from atoll.engine.link.link import LinkError, error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SandboxError
 from atoll.server.bridge import requests, terminals

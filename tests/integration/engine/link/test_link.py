@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from atoll.engine.link.link import MAX_ERROR, Link, LinkError, SilenceError
+from atoll.engine.link.checks import MAX_ERROR
+from atoll.engine.link.link import Link, LinkError, SilenceError
 from atoll.errors import FileNotFoundError, SandboxError
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from atoll.engine.link.link import Exit
+from atoll.engine.link.checks import Exit
 from atoll.engine.processes import records as rules
 from atoll.engine.processes.records import ProcessRecord, Status
 from atoll.errors import IdempotencyConflictError, ProcessAlreadyExistsError, StaleHandleError
