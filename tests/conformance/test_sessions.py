@@ -139,3 +139,22 @@ async def test_an_isolated_session_has_terminals_and_survives_a_stop(
     assert (await again.exec("echo $PWD $v")).stdout == "/usr kept\n"
     plain = await sandbox.exec("readlink /proc/self/ns/pid")
     assert plain.stdout != (await again.exec("readlink /proc/self/ns/pid")).stdout
+
+
+async def test_a_session_ends_with_its_sandbox(sandbox: atoll.Sandbox) -> None:
+    """Not with the next of its name, which a call by the old handle must neither make nor use."""
+    session = await sandbox.create_session(id="s")
+    assert (await session.exec("echo on")).stdout == "on\n"
+    await sandbox.sleep()
+    assert (await session.exec("echo on")).stdout == "on\n"
+    await sandbox.destroy()
+    for _ in range(2):
+        with pytest.raises(atoll.StaleHandleError):
+            await session.exec("echo on")
+        with pytest.raises(atoll.StaleHandleError):
+            await session.write_file("/tmp/f", "x")
+    with pytest.raises(atoll.SandboxNotFoundError):
+        await sandbox.info()
+    await sandbox.create_session(id="s")
+    with pytest.raises(atoll.StaleHandleError):
+        await session.exec("echo on")

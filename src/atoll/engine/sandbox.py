@@ -18,7 +18,7 @@ from atoll.engine.capacity import metrics
 from atoll.engine.commands.operations import Operations, not_found
 from atoll.engine.commands.sessions import Carried
 from atoll.engine.leftovers import adoption
-from atoll.engine.lifecycle import ending, freezing, starting, variables
+from atoll.engine.lifecycle import ending, freezing, lives, starting, variables
 from atoll.engine.lifecycle.activity import Activity, Use
 from atoll.engine.lifecycle.deathwatch import DeathWatch
 from atoll.engine.lifecycle.transitions import Transitions
@@ -138,7 +138,7 @@ class Sandbox:
             try:
                 if operation:
                     self.running_operations(operation)
-                endpoint = await self.ensure_running()
+                endpoint = await self.ensure_running(lives.meant(self.namespace, self.id))
                 yield endpoint
             except LinkError as error:
                 raise await self.explain(endpoint, error) from error
@@ -153,11 +153,17 @@ class Sandbox:
             raise not_found(operation)
         return self.operations
 
-    async def ensure_running(self) -> Endpoint:
-        """Return the agent's endpoint; create, start or wake the sandbox first where needed."""
+    async def ensure_running(self, life: str | None = None) -> Endpoint:
+        """Return the agent's endpoint; create, start or wake the sandbox first where needed.
+
+        Args:
+            life: the one that is meant, see `lives`; nothing is started when it is over.
+        """
         self.used = True
         await self.load()
         while True:
+            if self._transitions.kind is None:
+                lives.check(self.id, life, self.record)
             if self._transitions.kind is None:
                 if self.endpoint and self.is_in(State.RUNNING):
                     if await self.shared.objects.preparing.ready(self):

@@ -22,7 +22,7 @@ from atoll.sdk import _calls
 from atoll.wire.base import Request, Result
 from atoll.wire.frames import CONTENT_TYPE as FRAMES
 from atoll.wire.objects import CALLS_HEADER
-from atoll.wire.ops import API_VERSION, RESULT_HEADER, Kind, Op
+from atoll.wire.ops import API_VERSION, LIFE_HEADER, RESULT_HEADER, Kind, Op
 from atoll.wire.sandbox import SandboxInfo, State, Version
 
 ResultT = TypeVar("ResultT", bound=Result)
@@ -182,7 +182,7 @@ def build_call(
 ) -> Call:
     """Return the HTTP request of an operation (kinds of operations: `atoll.wire.ops`).
 
-    *params* are the placeholders of its path. Where the operation mutates it gets an idempotency
+    *params* are the placeholders of its path, and which life of the sandbox is meant. Where the operation mutates it gets an idempotency
     key: *key*, else a fresh one.
     """
     check_request(request)
@@ -190,6 +190,8 @@ def build_call(
     headers = {"accept": FRAMES if op.kind is Kind.STREAM else "application/json"}
     if calls := _calls.waiting.get():
         headers[CALLS_HEADER] = ",".join(calls)
+    if life := params.get("life"):
+        headers[LIFE_HEADER] = life
     if op.mutates:
         headers["idempotency-key"] = key or new_operation_id()
     if op.method in {"GET", "DELETE"} or (op.kind is not Kind.UNARY and op.kind is not Kind.STREAM):

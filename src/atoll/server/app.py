@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from atoll.engine.objects import origin
 from atoll.errors import RouteNotFoundError
-from atoll.server import answer, auth, health, openapi, shapes
+from atoll.server import addressed, answer, auth, health, openapi, shapes
 from atoll.server.auth import Listener
 from atoll.server.bridge import routes as bridge
 from atoll.server.gate import Desk, Gate, refusal
@@ -100,6 +100,7 @@ def _endpoint(desk: Desk, op: Op[Any, Any], handler: Handler) -> Endpoint:
         call.begin(op, dict(request.path_params), resumable=_resumable(op, request))
         auth.check(call.caller, op, request.path_params.get("namespace"))
         origin.note(request.headers.get(CALLS_HEADER))
+        await addressed.note_life(desk.engine, request)
         wanted = await _body(desk, op, request)
         key = request.headers.get("idempotency-key") if op.mutates else None
         if key is not None:

@@ -33,6 +33,10 @@ API_VERSION = 2
 API_HEADER = "Atoll-Api"
 """Header by which a client says which `API_VERSION` it speaks; engines refuse all but theirs."""
 
+LIFE_HEADER = "Atoll-Life"
+"""Header by which a call means the sandbox that it knows (`SessionInfo.life`), and no later one of
+its name: 409 `STALE_HANDLE` when that one was destroyed."""
+
 RESULT_HEADER = "Atoll-Result"
 """Header of a download's answer that carries the operation's result as ASCII JSON: a
 `files.FileMeta` whose `size` is the whole file's, also when the body is only a part of it."""

@@ -375,6 +375,7 @@ class SessionInfo(Result, frozen=True, kw_only=True):
     isolation: bool = False
     created_at: datetime | None = None
     command_timeout_ms: int | None = msgspec.field(default=None, name="commandTimeout")
+    life: str | None = None  # of its sandbox; see `ops.LIFE_HEADER`
 
 
 class SessionList(Result, frozen=True, kw_only=True):

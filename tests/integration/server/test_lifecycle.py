@@ -4,6 +4,7 @@ import json
 import httpx2
 
 from atoll.engine.engine import Engine
+from atoll.engine.lifecycle import lives
 from integration.engine.scripted import World
 from integration.server.conftest import BOX
 
@@ -97,3 +98,56 @@ async def test_the_pool_is_filled_shown_and_emptied(
     assert world.left() == {}
     refused = await client.post("/v2/pool/prime", json={"target": 1, "instanceType": "huge"})
     assert refused.json()["code"] == "VALIDATION_FAILED"
+
+
+async def test_a_call_that_means_a_destroyed_sandbox_starts_no_other(
+    client: httpx2.AsyncClient, engine: Engine, world: World
+) -> None:
+    await client.post(BOX + "/start")
+    record = engine.sandbox("N", "box").record
+    assert record
+    meant = {"atoll-life": lives.of(record)}
+    calls = [("POST", "/exec", {"command": ["x"]}), ("POST", "/files/mkdir", {"path": "/d"}),
+             ("GET", "/processes", None), ("POST", "/start", None)]  # fmt: skip
+
+    async def asked() -> list[str | None]:
+        answers = [await client.request(method, BOX + path, json=body, headers=meant)
+                   for method, path, body in calls]  # fmt: skip
+        return [answer.json().get("code") for answer in answers]
+
+    assert "STALE_HANDLE" not in await asked()
+    await client.post(BOX + "/stop")
+    assert "STALE_HANDLE" not in await asked()
+    await client.delete(BOX)
+    starts = world.runtime.starts
+    assert await asked() == ["STALE_HANDLE"] * len(calls)
+    assert world.runtime.starts == starts
+    assert (await client.get(BOX)).status_code == 404
+    await client.post(BOX + "/start")
+    assert await asked() == ["STALE_HANDLE"] * len(calls)
+
+
+async def test_one_that_is_destroyed_while_a_call_comes_is_not_started_anew(
+    client: httpx2.AsyncClient, engine: Engine, world: World
+) -> None:
+    await client.post(BOX + "/start")
+    record = engine.sandbox("N", "box").record
+    assert record
+    meant = {"atoll-life": lives.of(record)}
+    body = {"command": ["x"]}
+    calls = [client.post(BOX + "/exec", json=body, headers=meant) for _ in range(20)]
+    _, *answers = await asyncio.gather(client.delete(BOX), *calls)
+    assert all(answer.status_code in {200, 409, 410} for answer in answers)
+    assert world.runtime.starts == 1
+
+
+async def test_a_context_of_a_sandbox_that_does_not_run_is_not_looked_for_in_a_new_one(
+    client: httpx2.AsyncClient, world: World
+) -> None:
+    for method, path, body in (
+        ("DELETE", "/contexts/c", None), ("GET", "/contexts/c/variables", None),
+        ("POST", "/contexts/c/interrupt", None), ("POST", "/code", {"code": "1", "context": "c"}),
+    ):  # fmt: skip
+        answer = await client.request(method, BOX + path, json=body)
+        assert (answer.status_code, answer.json()["code"]) == (404, "CONTEXT_NOT_FOUND"), path
+    assert world.runtime.starts == 0

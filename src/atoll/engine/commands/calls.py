@@ -8,8 +8,11 @@ goes wrong on the way to the agent is told in terms of what happened to the sand
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from atoll.engine.commands import sessions
 from atoll.engine.commands.operations import exec_header
+from atoll.engine.lifecycle import lives
 from atoll.engine.lifecycle.faults import Faults
 from atoll.engine.link.link import LinkError
 from atoll.engine.sandbox import Sandbox
@@ -107,6 +110,12 @@ async def set_env(sandbox: Sandbox, wanted: EnvRequest) -> None:
 
 async def list_sessions(sandbox: Sandbox) -> SessionList:
     """Return the sessions, of a sandbox that sleeps those it wakes with. Wakes nothing."""
+    found = await _listed(sandbox)
+    life = lives.of(sandbox.record) if sandbox.record else None
+    return SessionList(sessions=[replace(info, life=life) for info in found.sessions])
+
+
+async def _listed(sandbox: Sandbox) -> SessionList:
     if endpoint := await sandbox.awake():
         try:
             return await sessions.listing(endpoint)
@@ -121,8 +130,9 @@ async def create_session(sandbox: Sandbox, wanted: CreateSessionRequest) -> Sess
     """Make a session; raise as `sessions.create`."""
     async with sandbox.use() as endpoint:
         made = await sessions.create(endpoint, wanted)
+        life = lives.of(sandbox.entry.existing)
     sandbox.carried.note_change()
-    return made
+    return replace(made, life=life)
 
 
 async def delete_session(sandbox: Sandbox, id: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from atoll.engine.link.link import LinkError
 from atoll.engine.sandbox import Sandbox
-from atoll.errors import ValidationFailedError
+from atoll.errors import ContextNotFoundError, ValidationFailedError
 from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.base import Result
 from atoll.wire.frames import Frame
@@ -63,6 +63,8 @@ async def run(
     buffered: bool,
 ) -> AsyncIterator[AsyncIterator[Frame]]:
     """Run code, or attach to the run of this *operation* id, and yield its frames."""
+    if request.context is not None:
+        _check_awake(sandbox, request.context)
     async with sandbox.use():
         header = code_header(request, operation, cancel_on_drop=cancel_on_drop, buffered=buffered)
         async with sandbox.running_operations(operation).run(header) as frames:
@@ -138,14 +140,30 @@ async def listing(sandbox: Sandbox) -> ContextList:
         return ContextList(contexts=[])
 
 
+def _check_awake(sandbox: Sandbox, context: str) -> None:
+    """Refuse a context of a sandbox that sleeps: it has none, and is not started to find that out.
+
+    Raises:
+        ContextNotFoundError: it sleeps, or there is no such sandbox.
+    """
+    if sandbox.endpoint is None:
+        raise ContextNotFoundError(
+            f"no code context {context!r}",
+            context={"contextId": context},
+            suggestion="contexts end with the sandbox's sleep; create it again",
+        )
+
+
 async def delete(sandbox: Sandbox, context: str) -> None:
     """End a context with everything below it."""
+    _check_awake(sandbox, context)
     async with sandbox.use() as endpoint:
         await endpoint.call({"op": "code.delete", "context": context})
 
 
 async def interrupt(sandbox: Sandbox, context: str) -> Interrupted:
     """Interrupt what runs in a context."""
+    _check_awake(sandbox, context)
     async with sandbox.use() as endpoint:
         reply = await endpoint.call({"op": "code.interrupt", "context": context})
         return _decoded(reply, Interrupted)
@@ -153,6 +171,7 @@ async def interrupt(sandbox: Sandbox, context: str) -> Interrupted:
 
 async def variables(sandbox: Sandbox, context: str) -> VariableList:
     """Return the variables of a context, when what runs there has ended."""
+    _check_awake(sandbox, context)
     async with sandbox.use() as endpoint:
         header = {"op": "code.variables", "context": context}
         return _decoded(await endpoint.call(header, timeout=None), VariableList)

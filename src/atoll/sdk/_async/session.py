@@ -16,11 +16,12 @@ class Session(Commands, Processes, Transfers, Git, Ports, Interpreter):
     """A shell state with its own working directory, variables, functions and options.
 
     Made by `Sandbox.create_session` and `Sandbox.get_session`. Its commands run one after the
-    other; those of different sessions run in parallel.
+    other; those of different sessions run in parallel. It ends with its sandbox: after `destroy` its
+    calls raise `StaleHandleError`, whatever has the sandbox's name by then.
     """
 
     def __init__(self, address: Address, info: SessionInfo) -> None:
-        super().__init__(address, info.id, info.command_timeout_ms)
+        super().__init__(address.of_life(info.life), info.id, info.command_timeout_ms)
         self.info = info
 
     @property

@@ -18,7 +18,10 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 
 class Address:
-    """One sandbox at one engine, and whether its options were sent."""
+    """One sandbox at one engine, and whether its options were sent.
+
+    With a `life` it is that one sandbox; without it, whichever has the name by then.
+    """
 
     def __init__(
         self,
@@ -34,14 +37,24 @@ class Address:
         self.id = sandbox_id
         self.ready = ready
         self.timeouts = timeouts or ContainerTimeouts()
+        self.life: str | None = None
         self._options = options
         self._unsent = options is not None
         self._lock = _io.SharedLock()
 
     @property
     def params(self) -> dict[str, str]:
-        """Values for the placeholders of paths."""
-        return {"namespace": self.namespace, "id": self.id}
+        """Values for the placeholders of paths, and the life that is meant."""
+        found = {"namespace": self.namespace, "id": self.id}
+        return found | {"life": self.life} if self.life else found
+
+    def of_life(self, life: str | None) -> "Address":
+        """Return the address of this one sandbox, which has its options by now."""
+        found = Address(
+            self.transport, self.namespace, self.id, ready=self.ready, timeouts=self.timeouts
+        )
+        found.life = life
+        return found
 
     def ensure(self) -> None:
         """Send the options if there are any that were not sent."""

@@ -21,3 +21,18 @@ async def test_every_call_of_a_session_names_it(
     assert engine.requests("POST /files/mkdir")[0].json() == {"path": "d", "session": "s"}
     assert len(engine.requests("DELETE /sessions/s")) == 1
     assert repr(session) == "<Session s of Sandbox/box>"
+
+
+async def test_every_call_of_a_session_means_the_sandbox_it_was_made_in(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    engine.script("GET /sessions/s", Answer(b'{"id": "s", "life": "abc"}'))
+    engine.script("POST /exec", command())
+    engine.script("POST /files/mkdir", Answer())
+    engine.script("GET /files", Answer(b"x"))
+    session = await sandbox.get_session("s")
+    await session.exec("x")
+    await session.mkdir("d")
+    for kind in ("POST /exec", "POST /files/mkdir"):
+        assert engine.requests(kind)[0].headers["atoll-life"] == "abc"
+    assert "atoll-life" not in engine.requests("GET /sessions/s")[0].headers
