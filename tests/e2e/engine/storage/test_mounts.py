@@ -90,6 +90,16 @@ def clients_of(host: Host) -> list[Path]:
     return list((host.state_dir / "run").glob("*/buckets/*"))
 
 
+def resident(folder: Path) -> int:
+    """Bytes of memory that the largest process of a client takes."""
+    group = json.loads((folder / "process").read_bytes())["pid"]
+    listed = subprocess.run(
+        ["ps", "-eo", "pgid=,rss="], capture_output=True, text=True, check=True
+    ).stdout
+    sizes = [line.split() for line in listed.splitlines()]
+    return max(int(rss) << 10 for pgid, rss in sizes if int(pgid) == group)
+
+
 def code(answer: httpx2.Response) -> str:
     return str(answer.json()["code"])
 
@@ -207,18 +217,24 @@ def test_a_prefix_shows_what_is_below_it(
 
 
 @pytest.mark.slow
-def test_a_thousand_objects_and_two_sandboxes_on_one_bucket(
-    engine: EngineProcess, server: Server, bucket: Any
+@pytest.mark.timeout(400)
+def test_ten_thousand_objects_and_two_sandboxes_on_one_bucket(
+    node: Host, engine: EngineProcess, server: Server, bucket: Any
 ) -> None:
     with ThreadPoolExecutor(8) as pool:
-        keys = (f"many/{number:05}" for number in range(1_100))
+        keys = (f"many/{number:05}" for number in range(10_000))
         list(pool.map(lambda key: bucket.put_object(Bucket=BUCKET, Key=key, Body=b"x"), keys))
     other = SANDBOXES + "/other"
     with engine.client() as client:
         fields: dict[str, Any] = {"s3fsOptions": ["stat_cache_expire=1"]}
         for url in (BOX, other):
             assert mount(client, server, url=url, **fields).is_success
-        assert sh(client, f"ls {AT}/many | wc -l") == "1100"
+        client.timeout = 170  # the server of the tests answers some hundred requests a second
+        began = time.monotonic()
+        assert sh(client, f"ls {AT}/many | wc -l; find {AT} -type f | wc -l") == "10000\n10000"
+        assert sh(client, f"stat -c %s {AT}/many/* | sort | uniq -c").split() == ["10000", "1"]
+        assert time.monotonic() - began < 170
+        assert all(resident(folder) < 150 << 20 for folder in clients_of(node))
         sh(client, f"echo told > {AT}/note")
         eventually(lambda: sh(client, f"cat {AT}/note", other) == "told", 20)
         sh(client, f"head -c 30000000 /dev/urandom | tee {AT}/big | sha256sum > {AT}/sum")
