@@ -21,6 +21,7 @@ import msgspec
 
 from atoll.errors import InvalidConfigError
 from atoll.settings import Port, Settings
+from atoll.wire import places
 
 CONFIG_FILE: Final = Path("/etc/atoll/atoll.toml")
 """Read when neither a flag nor ATOLL_CONFIG names another file."""
@@ -71,13 +72,24 @@ def load(
         InvalidConfigError: a value is wrong, with the place it came from.
     """
     variables = os.environ if environment is None else environment
-    found: dict[str, tuple[Any, str]] = {}
+    found = _of_user(os.geteuid(), variables)
     path = file or (Path(variables["ATOLL_CONFIG"]) if variables.get("ATOLL_CONFIG") else None)
     if path or CONFIG_FILE.exists():
         found |= _from_file(path or CONFIG_FILE)
     found |= _from_environment(variables)
     found |= {name: (value, "flag") for name, value in (flags or {}).items()}
     return _built(_with_build_env(found, variables))
+
+
+def _of_user(uid: int, variables: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    """Return the defaults of a user who is not root: own directories, and the level without root."""
+    if uid == 0:
+        return {}
+    return {
+        "storage.state_dir": (places.state_dir(uid, variables), "default of a user"),
+        "storage.cache_dir": (places.cache_dir(uid, variables), "default of a user"),
+        "runtime.default": ("bwrap", "default of a user"),
+    }
 
 
 def names() -> dict[str, type]:

@@ -176,12 +176,21 @@ def take_ids(uid: int, gid: int, groups: Sequence[int], *, confined: bool) -> No
         OSError: the sandbox has no such id, or the agent may not change its own.
     """
     if os.getuid() == 0:
-        os.setgroups(groups)
+        _set_groups(groups, uid)
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     if confined:
         kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
         kernel.set_capabilities(confine.command_capabilities(kernel.get_permitted()))
+
+
+def _set_groups(groups: Sequence[int], uid: int) -> None:
+    """Take the user's groups. Where root is the only user there are none to take."""
+    try:
+        os.setgroups(groups)
+    except PermissionError:
+        if uid:
+            raise
 
 
 def _search(name: str, argv: list[str], env: dict[str, str], path: str) -> NoReturn:

@@ -6,8 +6,8 @@ from pathlib import Path
 from atoll.errors import RuntimeNotAvailableError, SandboxError
 
 _SUGGESTION = (
-    "run it as root: level container needs root and there is no rootless level yet; directories of"
-    " your own are set with ATOLL_STATE_DIR and ATOLL_CACHE_DIR; `atoll doctor` tells more"
+    "run it as root, which level container needs; or leave ATOLL_STATE_DIR and ATOLL_CACHE_DIR out:"
+    " a user without root has directories of his own, and level bwrap; `atoll doctor` tells more"
 )
 
 

@@ -11,16 +11,19 @@ from atoll.errors import RuntimeNotAvailableError
 from atoll.host import lasting
 from atoll.images.store import ImageStore
 from atoll.network.slots import NetworkSlots
+from atoll.network.user_mode import UserNetworks
+from atoll.runtime.bwrap.driver import BwrapRuntime
 from atoll.runtime.fake import FakeRuntime
 from atoll.runtime.oci.driver import OciRuntime
 from atoll.settings import Settings
+from atoll.storage.folder_roots import FolderRoots
 from atoll.storage.idmap import IdRanges
 from atoll.storage.label import store_key
 from atoll.storage.layers import LayerStore
 from atoll.storage.rootfs import BASE as ROOTS
 from atoll.storage.rootfs import RootfsStore
 
-LEVELS = ("container", "fake", "fake-tcp")
+LEVELS = ("container", "bwrap", "fake", "fake-tcp")
 """What `runtime.default` may be."""
 
 
@@ -38,13 +41,25 @@ async def built(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Pa
         )
     if settings.runtime.default.startswith("fake"):
         return _fake(settings, engine_id)
-    if os.geteuid() != 0:
-        raise RuntimeNotAvailableError(
-            "level container needs root on this host",
-            context={"runtime": "container", "uid": os.geteuid()},
-            suggestion="start the engine as root; clients need not be root (`atoll doctor`)",
-        )
+    rootless = settings.runtime.default == "bwrap"
+    if (os.geteuid() != 0) != rootless:
+        raise _wrong_user(settings.runtime.default, os.geteuid())
+    if rootless:
+        return await _rootless(settings, engine_id, stack)
     return await _container(settings, engine_id, stack)
+
+
+def _wrong_user(level: str, uid: int) -> RuntimeNotAvailableError:
+    if level == "bwrap":  # the user who runs it is root inside
+        what, suggestion = "is for users who are not root", "leave runtime.default out as root"
+    else:
+        what = "needs an engine that runs as root"
+        suggestion = "start the engine as root, clients need not be; or use level bwrap"
+    return RuntimeNotAvailableError(
+        f"level {level} {what}",
+        context={"runtime": level, "uid": uid},
+        suggestion=f"{suggestion} (`atoll doctor` tells more)",
+    )
 
 
 async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:
@@ -67,6 +82,23 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
         roots=roots,
         networks=networks,
         ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count, engine_id),
+        runtimes={runtime.level: runtime},
+    )
+
+
+async def _rootless(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:
+    """All of it lies in the state directory, so nobody else has to know of this engine."""
+    storage, ids = settings.storage, settings.runtime
+    runtime = await BwrapRuntime.open(settings.runtime, storage, engine_id)
+    layers = LayerStore(storage, backend="folders")
+    await layers.open()
+    stack.push_async_callback(layers.close)
+    return Parts(
+        images=ImageStore(storage, settings.images),
+        layers=layers,
+        roots=FolderRoots(storage.state_dir / "run", layers),
+        networks=UserNetworks(),
+        ids=IdRanges(ids.id_base, ids.id_count, engine_id, storage.state_dir / "ids"),
         runtimes={runtime.level: runtime},
     )
 

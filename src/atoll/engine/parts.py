@@ -4,6 +4,7 @@ The engine works against these, so that its rules are tested without root, and a
 something else beneath them. All calls are idempotent; `list` tells what exists, whoever made it.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from atoll.network.filter import Mode
 from atoll.runtime.base import Runtime
 from atoll.storage.idmap import IdRanges
 from atoll.wire.sandbox import ImageInfo
+
+_OF_ROOT = ("container", "gvisor")
 
 
 class ImageConfig(Protocol):
@@ -149,5 +152,12 @@ class Parts:
         raise RuntimeNotAvailableError(
             f"this host has no runtime for level {level!r}",
             context={"runtime": level, "available": sorted(self.runtimes)},
-            suggestion="`atoll doctor` tells what this host can do and what to install",
+            suggestion=_suggestion(level),
         )
+
+
+def _suggestion(level: str) -> str:
+    told = "`atoll doctor` tells what this host can do and what to install"
+    if level in _OF_ROOT and os.geteuid() != 0:
+        return f"an engine that runs as root has this level; {told}"
+    return told

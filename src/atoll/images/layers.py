@@ -1,7 +1,8 @@
 """Unpacking a layer archive into an overlay lower directory.
 
 Deletions become what overlay understands: ``.wh.name`` a character device 0:0, ``.wh..wh..opq``
-the attribute ``trusted.overlay.opaque``. Owners stay the image's own ids. What else may be in an
+the attribute ``trusted.overlay.opaque`` (``user.…`` without root). Owners stay the image's own ids;
+without root all belongs to this user. What else may be in an
 archive is decided in `atoll.images.archive`.
 """
 
@@ -10,6 +11,7 @@ import stat
 from pathlib import Path
 
 from atoll.errors import InvalidImageError
+from atoll.host import overlay
 from atoll.images.archive import Bounded, Limits, Readable, Tree, fill, is_directory, refuse
 
 _WHITEOUT = ".wh."
@@ -17,7 +19,7 @@ _OPAQUE = ".wh..wh..opq"
 _BOOKKEEPING = ".wh..wh."
 """Other names of this form belong to a union file system of long ago and mean nothing here."""
 
-_OVERLAY_OPAQUE = "trusted.overlay.opaque"
+_OVERLAY_OPAQUE = overlay.attribute("opaque")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -44,7 +46,7 @@ class _Layer(Tree):
     """A directory being filled, in which some names say what a lower layer loses."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(root)
+        super().__init__(root, owners=os.geteuid() == 0)
         self._hidden: set[tuple[str, ...]] = set()
 
     def _place_special(self, parent: int, parents: list[str], name: str) -> bool:

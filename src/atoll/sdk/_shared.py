@@ -19,6 +19,7 @@ import msgspec
 
 from atoll import errors
 from atoll.sdk import _calls
+from atoll.wire import places
 from atoll.wire.base import Request, Result
 from atoll.wire.frames import CONTENT_TYPE as FRAMES
 from atoll.wire.objects import CALLS_HEADER
@@ -29,9 +30,6 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 CONFIG_FILE = Path("/etc/atoll/atoll.toml")
 """The host's configuration, as the engine reads it."""
-
-DEFAULT_STATE_DIR = "/var/lib/atoll"
-"""Where an engine with default settings keeps everything, and listens (``engine.sock``)."""
 
 START_HINT = "start one with `atoll serve`, or use atoll.local() for a private engine"
 
@@ -131,7 +129,8 @@ def state_directory(given: str | Path | None, config: str, environment: Mapping[
         written = tomllib.loads(config).get("storage", {}).get("state_dir")
     except tomllib.TOMLDecodeError as error:
         raise errors.InvalidConfigError(f"the configuration is not TOML: {error}") from error
-    return Path(given or told or written or DEFAULT_STATE_DIR).absolute()
+    default = places.state_dir(os.geteuid(), environment)
+    return Path(given or told or written or default).absolute()
 
 
 def read_config(path: str | Path | None, environment: Mapping[str, str]) -> str:

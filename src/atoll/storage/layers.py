@@ -2,7 +2,8 @@
 
 Decided at `open`: subvolumes of a btrfs in a sparse file under the state directory; the state
 directory's own btrfs where its quotas are on (switching them on for a whole host is not ours to
-do); a sized ext4 file a layer where the kernel has no btrfs. Mounts survive the engine and are
+do); a sized ext4 file a layer where the kernel has no btrfs; plain folders where the engine is not
+root (only when asked for: they have no limit). Mounts survive the engine and are
 adopted by the next one. Limits count what a layer refers to, so a fork counts in full.
 """
 
@@ -24,11 +25,14 @@ from atoll.storage.btrfs_layers import BtrfsLayers
 from atoll.storage.btrfs_snapshots import BtrfsSnapshots
 from atoll.storage.ext4_layers import Ext4Layers
 from atoll.storage.ext4_snapshots import Ext4Snapshots
+from atoll.storage.folder_layers import FolderLayers
+from atoll.storage.folder_snapshots import FolderSnapshots
 from atoll.storage.label import label_prefix, store_key
 from atoll.storage.refusals import FULL, check_id, no_capacity, typed
 from atoll.storage.snapshots import Snapshots
 
-Backend = Literal["auto", "btrfs", "ext4"]
+_Kind = BtrfsLayers | Ext4Layers | FolderLayers
+Backend = Literal["auto", "btrfs", "ext4", "folders"]
 
 _GB = 10**9
 _MB = 10**6
@@ -56,7 +60,7 @@ class LayerStore:
 
     @property
     def kind(self) -> str:
-        """How layers are kept: btrfs or ext4."""
+        """How layers are kept: btrfs, ext4 or folders."""
         return self._layers.kind
 
     async def open(self) -> None:
@@ -205,8 +209,10 @@ class LayerStore:
                 told = str(error)
 
 
-def _choose(settings: StorageSettings, backend: Backend) -> BtrfsLayers | Ext4Layers:
+def _choose(settings: StorageSettings, backend: Backend) -> _Kind:
     folder = settings.state_dir / "layers"
+    if backend == "folders":
+        return FolderLayers(folder)
     if backend == "ext4" or (backend == "auto" and not _kernel_has_btrfs()):
         return Ext4Layers(folder)
     own = backend == "auto" and _has_quotas(settings.state_dir)
@@ -214,7 +220,9 @@ def _choose(settings: StorageSettings, backend: Backend) -> BtrfsLayers | Ext4La
     return BtrfsLayers(folder, image, settings.layer_store_gb * _GB)
 
 
-def _snapshots(layers: BtrfsLayers | Ext4Layers) -> BtrfsSnapshots | Ext4Snapshots:
+def _snapshots(layers: _Kind) -> BtrfsSnapshots | Ext4Snapshots | FolderSnapshots:
+    if isinstance(layers, FolderLayers):
+        return FolderSnapshots(layers)
     return BtrfsSnapshots(layers) if isinstance(layers, BtrfsLayers) else Ext4Snapshots(layers)
 
 

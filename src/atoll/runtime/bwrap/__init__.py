@@ -1,0 +1,1 @@
+"""The `bwrap` level: sandboxes of a user who is not root, by bubblewrap."""

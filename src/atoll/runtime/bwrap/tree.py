@@ -1,0 +1,161 @@
+"""The processes of a sandbox without a cgroup of its own: all that descend from its first one.
+
+Its first process is pid 1 of a pid namespace, so nothing below it ever leaves the tree, and all of
+it ends with that one: the kernel sees to it.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from atoll.errors import ContainerUnavailableError, TimeoutError
+from atoll.runtime.base import Usage
+
+KILL_TIMEOUT: Final = 10.0
+"""Seconds for a tree to end after SIGKILL."""
+
+STOP_TIMEOUT: Final = 2.0
+"""Seconds for all processes of a tree to be stopped."""
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_STOPPED: Final = frozenset("TtZX")
+
+
+class Stat(NamedTuple):
+    """The part of /proc/<pid>/stat that is needed. `cpu` in seconds, with children waited for."""
+
+    pid: int
+    state: str
+    parent: int
+    started: str  # ticks since boot: with the pid, the same process and no later one
+    cpu: float
+    threads: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether only its parent has to take note of its end."""
+        return self.state in {"Z", "X"}
+
+
+def stat(pid: int) -> Stat | None:
+    """Return what the kernel tells of *pid*; None: there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()
+    cpu = sum(map(int, fields[11:15])) / _TICKS
+    return Stat(pid, fields[0], int(fields[1]), fields[19], cpu, int(fields[17]))
+
+
+def identity(pid: int) -> str | None:
+    """Return what tells *pid* from every other process of this host, ever; None: it has ended."""
+    found = stat(pid)
+    if found is None or found.ended:
+        return None
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {found.started}"
+
+
+def members(root: int) -> list[Stat]:
+    """Return *root* and its descendants, each after its parent."""
+    children: dict[int, list[Stat]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and (found := stat(int(entry.name))):
+            children.setdefault(found.parent, []).append(found)
+    top = stat(root)
+    found_all = [top] if top else []
+    for one in found_all:
+        found_all.extend(children.get(one.pid, ()))
+    return found_all
+
+
+def stop(root: int) -> list[int]:
+    """Stop all processes, parents before children; return those that were stopped before.
+
+    A parent that is stopped sees nothing of what happens to its children.
+
+    Raises:
+        TimeoutError: not all were stopped in time; they run again.
+    """
+    before = {one.pid for one in members(root) if one.state in "Tt"}
+    deadline = time.monotonic() + STOP_TIMEOUT
+    while running := [one.pid for one in members(root) if one.state not in _STOPPED]:
+        if time.monotonic() > deadline:
+            go_on(root, before)
+            raise TimeoutError(
+                f"the sandbox's processes could not be stopped within {STOP_TIMEOUT:g} s",
+                suggestion="a process waits for a device or a mount that does not answer",
+            )
+        for pid in running:
+            _signal(pid, signal.SIGSTOP)
+        time.sleep(0.001)
+    return sorted(before)
+
+
+def go_on(root: int, kept: Iterable[int]) -> None:
+    """Let all processes but *kept* run, children before parents, who then never see them stopped."""
+    left = set(kept)
+    for one in reversed(members(root)):
+        if one.pid not in left:
+            _signal(one.pid, signal.SIGCONT)
+
+
+def kill(root: int, known: str) -> None:
+    """End the process *root*, if it is the one of this identity, and with it all of its namespace.
+
+    Raises:
+        ContainerUnavailableError: it did not end (it hangs in the kernel).
+    """
+    try:
+        process = os.pidfd_open(root)
+    except ProcessLookupError:
+        return
+    try:
+        if identity(root) == known:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+            if not any(identity(root) != known for _ in until(KILL_TIMEOUT)):
+                raise ContainerUnavailableError(
+                    f"a sandbox did not end within {KILL_TIMEOUT:g} s after SIGKILL",
+                    context={"reason": "runtime", "pid": root},
+                    suggestion="a process hangs in the kernel; see its state in `ps`",
+                )
+    finally:
+        os.close(process)
+
+
+def usage(root: int) -> Usage:
+    """Return what the tree uses: memory that no file backs, summed up over its processes."""
+    found = members(root)
+    return Usage(
+        memory=sum(_memory(one.pid) for one in found),
+        cpu_time=sum(one.cpu for one in found),
+        pids=sum(one.threads for one in found),
+        oom_kills=0,
+    )
+
+
+def _memory(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+        return (int(resident) - int(shared)) * _PAGE
+    return 0
+
+
+def until(seconds: float) -> Iterator[None]:
+    """Yield every 2 ms for so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(0.002)
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

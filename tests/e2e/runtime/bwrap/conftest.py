@@ -1,0 +1,48 @@
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import atoll.sync
+import rootless
+
+
+class Rootless:
+    """A user's engine that can be killed and started again."""
+
+    def __init__(self, lent: rootless.User) -> None:
+        self.user = lent
+        self.state_dir = lent.home / ".local/state/atoll"
+        self._running = ExitStack()
+        self.env: Any = None
+        self.pid = 0
+
+    def start(self) -> None:
+        ready = self._running.enter_context(rootless.engine(self.user))
+        self.pid = int(str(ready["pid"]))
+        self.env = self._running.enter_context(atoll.sync.connect(f"unix://{ready['socket']}"))
+
+    def stop(self) -> None:
+        self._running.close()
+
+    def box(self, id: str, **options: Any) -> Any:
+        return atoll.sync.get_sandbox(self.env.Sandbox, id, **options)
+
+    def processes(self) -> list[int]:
+        """All processes of the user but the engine."""
+        return [pid for pid in rootless.processes() if pid != self.pid]
+
+
+@pytest.fixture(scope="module")
+def lent() -> Iterator[rootless.User]:
+    with rootless.user() as found:
+        yield found
+
+
+@pytest.fixture
+def host(lent: rootless.User) -> Iterator[Rootless]:
+    found = Rootless(lent)
+    found.start()
+    yield found
+    found.stop()
