@@ -6,6 +6,7 @@ close-on-exec and belong to the caller. Numbers from 424 on are the same on ever
 """
 
 import ctypes
+import errno
 import os
 import signal
 import struct
@@ -72,7 +73,9 @@ CAP_SYS_RESOURCE = 24
 _WAIT_ANY_CLONE = 0x40000000
 
 _PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 
 def _check(result: int, about: str | Path = "") -> int:
@@ -295,6 +298,31 @@ def set_child_subreaper() -> None:
 def set_parent_death_signal(number: int) -> None:
     """Have this process sent signal *number* when the thread that made it ends: any kernel."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "PR_SET_PDEATHSIG")
+
+
+def set_no_new_privileges() -> None:
+    """Have no program that this process executes give it rights: kernel 3.5. For good."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
+
+
+def drop_bounding_set() -> None:
+    """Take every capability out of the calling thread's bounding set: kernel 2.6.25. For good."""
+    capability = 0
+    while _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+        capability += 1
+    if ctypes.get_errno() != errno.EINVAL:  # the first number that is no capability
+        _check(-1, "PR_CAPBSET_DROP")
+
+
+def enter_root(path: Path) -> None:
+    """Make the mount at *path* the root of this mount namespace and let go of the old one.
+
+    Unlike after chroot, nothing of the old root can be reached or is kept mounted.
+    """
+    os.chdir(path)
+    _check(_libc.pivot_root(b".", b"."), path)
+    umount(".", MNT_DETACH)
+    os.chdir("/")
 
 
 def capget() -> tuple[int, int, int]:

@@ -1,0 +1,383 @@
+"""Keeps the node's gateway alive and told: starts it, finds it again, replaces it.
+
+The gateway outlives the engine; its folder holds the control socket, the numbers of its ports and its
+log. While it is replaced, connections wait at the listeners, which the engine holds too: nothing gets
+past it. The engine is the only one that knows policies for good, so a new gateway is told all of them.
+"""
+
+import asyncio
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from atoll.errors import ContainerUnavailableError
+from atoll.host import process, unix
+from atoll.network.gateway.client import GatewayClient, GatewayGone, Handle
+from atoll.network.gateway.protocol import (
+    VERSION,
+    Configure,
+    Done,
+    List,
+    Listed,
+    PinList,
+    Pins,
+    Put,
+    Remove,
+    Status,
+    StatusReport,
+    Stop,
+)
+
+START_TIMEOUT = 20.0
+"""Seconds that a gateway has to begin: 0.3 s of imports on an idle machine."""
+
+PAUSE = 0.5
+"""Seconds between a death and the next start, so that a gateway which cannot live costs little."""
+
+BACKLOG = 4_096
+
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+_log = structlog.get_logger(__name__)
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """Where the gateway listens, on all addresses of the host."""
+
+    connections: int
+    names: int
+
+
+class _State(msgspec.Struct, frozen=True):
+    """What the folder remembers of the gateway that was started last."""
+
+    ports: Ports
+    pid: int
+
+
+class _Sockets(NamedTuple):
+    connections: list[socket.socket]
+    dns_tcp: list[socket.socket]
+    dns_udp: list[socket.socket]
+
+    def close(self) -> None:
+        for group in self:
+            for one in group:
+                one.close()
+
+
+class Keeper:
+    """The engine's hold on the gateway.
+
+    Args:
+        folder: of the gateway, 0700, the engine's own; its logs are in ``logs`` below.
+        nameservers: who is asked for names.
+        handle: has a Worker's handler called.
+        moved: called with the ports when they are known, or changed.
+        uid: who the gateway is; None: it is not confined (an engine that is not root).
+        trust: files with authorities of servers, besides the host's.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        nameservers: Sequence[str],
+        handle: Handle,
+        moved: Callable[[Ports], None],
+        *,
+        uid: int | None,
+        trust: Sequence[Path] = (),
+    ) -> None:
+        self._folder = folder
+        self.logs = folder / "logs"
+        self._configure = Configure(nameservers=tuple(nameservers))
+        self._handle = handle
+        self._moved = moved
+        self._uid = uid
+        self._trust = trust
+        self._puts: dict[str, Put] = {}
+        self._client: GatewayClient | None = None
+        self._sockets: _Sockets | None = None
+        self._ready = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+        self._pid = 0
+
+    async def open(self) -> None:
+        """Find the gateway, or start one. Sandboxes it knows keep their policies until `settle`.
+
+        Raises:
+            ContainerUnavailableError: none can be started (reason "network").
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.logs.mkdir(mode=0o700, exist_ok=True)
+        if not await self._adopt():
+            await self._start()
+        self._keeping = asyncio.create_task(self._keep(), name="egress gateway keeper")
+
+    async def settle(self) -> None:
+        """Forget sandboxes that nobody has put since `open`: they are no more."""
+        client = await self._present()
+        for host_ref in (await client.ask(List(), Listed)).versions:
+            if host_ref not in self._puts:
+                await client.ask(Remove(host_ref=host_ref), Done)
+
+    async def close(self, *, stop: bool) -> None:
+        """Let go of the gateway; *stop*: end it, because no sandbox is left."""
+        if self._keeping:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        if self._client:
+            if stop:
+                with suppress(GatewayGone, ValueError):
+                    await self._client.ask(Stop(), Done)
+                    await self._client.gone()
+                await asyncio.to_thread(_reap, self._pid)
+            await self._client.close()
+        if self._sockets:
+            self._sockets.close()
+
+    async def put(self, put: Put) -> None:
+        """Have a policy in force when this returns.
+
+        Raises:
+            ContainerUnavailableError: there is no gateway (reason "network").
+            ValueError: the gateway refuses it.
+        """
+        self._puts[put.policy.host_ref] = put
+        try:
+            await (await self._present()).ask(put, Done)
+        except GatewayGone as error:
+            raise _unavailable("the egress gateway ended") from error
+
+    async def remove(self, host_ref: str) -> None:
+        """Forget a sandbox. A gateway that is gone knows none."""
+        self._puts.pop(host_ref, None)
+        if self._client:
+            with suppress(GatewayGone):
+                await self._client.ask(Remove(host_ref=host_ref), Done)
+
+    async def status(self) -> StatusReport:
+        """Return how the gateway does; raise as `put`."""
+        try:
+            return await (await self._present()).ask(Status(), StatusReport)
+        except GatewayGone as error:
+            raise _unavailable("the egress gateway ended") from error
+
+    async def pins(self, host_ref: str) -> PinList:
+        """Return the pins of a sandbox; raise as `put`."""
+        try:
+            return await (await self._present()).ask(Pins(host_ref=host_ref), PinList)
+        except GatewayGone as error:
+            raise _unavailable("the egress gateway ended") from error
+
+    async def _present(self) -> GatewayClient:
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                await self._ready.wait()
+        except TimeoutError as error:
+            raise _unavailable("the egress gateway does not start") from error
+        if self._client is None:
+            raise _unavailable("the egress gateway ended")
+        return self._client
+
+    # Its life
+
+    @property
+    def _control(self) -> Path:
+        return self._folder / "control.sock"
+
+    @property
+    def _state(self) -> Path:
+        return self._folder / "gateway.json"
+
+    async def _adopt(self) -> bool:
+        """Connect to the gateway of an earlier engine; tell whether there is one like ours."""
+        state = self._last()
+        if state is None:
+            return False
+        try:
+            client = await GatewayClient.connect(self._control, self._handle)
+        except OSError:
+            return False
+        try:
+            report = await client.ask(Status(), StatusReport)
+            await client.ask(self._configure, Done)
+        except (GatewayGone, ValueError):
+            report = None
+        if report is None or report.version != VERSION:
+            await client.close()
+            await asyncio.to_thread(_end_foreign, state.pid)
+            return False
+        self._moved(state.ports)
+        self._serve_by(client, report.pid)
+        return True
+
+    async def _start(self) -> None:
+        """Start a gateway and tell it everything."""
+        if self._sockets is None:
+            last = self._last()
+            self._sockets = _listen(last.ports if last else None)
+        ports = Ports(_port(self._sockets.connections), _port(self._sockets.dns_tcp))
+        self._control.unlink(missing_ok=True)
+        pid = self._launch(self._sockets)
+        self._state.write_bytes(msgspec.json.encode(_State(ports, pid)))
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                client = await GatewayClient.connect(self._control, self._handle)
+                await client.ask(self._configure, Done)
+                for put in list(self._puts.values()):
+                    await client.ask(put, Done)
+        except (OSError, TimeoutError, GatewayGone) as error:
+            _end(pid)
+            raise _unavailable(f"the egress gateway does not start; see {self._output}") from error
+        self._moved(ports)
+        self._serve_by(client, pid)
+
+    def _serve_by(self, client: GatewayClient, pid: int) -> None:
+        self._client, self._pid = client, pid
+        self._ready.set()
+
+    @property
+    def _output(self) -> Path:
+        return self._folder / "gateway.log"
+
+    def _launch(self, sockets: _Sockets) -> int:
+        listener = unix.listen(self._control)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        output = os.open(self._output, flags, 0o600)
+        try:
+            descriptors = [listener.fileno()]
+            argv: list[str | Path] = [sys.executable, "-I", "-m", "atoll.network.gateway"]
+            argv += ["--control", "3", "--logs", self.logs]
+            names = ("--connections", "--dns-tcp", "--dns-udp")
+            for name, group in zip(names, sockets, strict=True):
+                argv += [name, *(str(3 + len(descriptors) + at) for at in range(len(group)))]
+                descriptors += [one.fileno() for one in group]
+            if self._uid is not None:
+                argv += ["--uid", str(self._uid)]
+            for file in self._trust:
+                argv += ["--trust", file]
+            return process.launch(argv, descriptors, output=output)
+        finally:
+            os.close(output)
+            listener.close()
+
+    def _last(self) -> _State | None:
+        try:
+            return msgspec.json.decode(self._state.read_bytes(), type=_State)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    async def _keep(self) -> None:
+        """Start the gateway again whenever it ends."""
+        while self._client:
+            await self._client.gone()
+            self._ready.clear()
+            _log.warning("the egress gateway ended and is started again", log=str(self._output))
+            await self._client.close()
+            await asyncio.to_thread(_end, self._pid)
+            await self._again()
+
+    async def _again(self) -> None:
+        while True:
+            await asyncio.sleep(PAUSE)
+            try:
+                await self._start()
+                return
+            except (ContainerUnavailableError, OSError) as error:
+                _log.error("the egress gateway cannot be started", error=str(error))
+
+
+def _listen(ports: Ports | None) -> _Sockets:
+    """Return listeners, at *ports* if they are free."""
+    if ports:
+        with suppress(OSError):
+            return _listen_at(ports.connections, ports.names)
+    for _ in range(16):  # the TCP port that the kernel chose may be taken for UDP
+        with suppress(OSError):
+            return _listen_at(0, 0)
+    return _listen_at(0, 0)
+
+
+def _listen_at(connections: int, names: int) -> _Sockets:
+    made = _Sockets([], [], [])
+    try:
+        made.connections.extend(_pair(socket.SOCK_STREAM, connections))
+        made.dns_tcp.extend(_pair(socket.SOCK_STREAM, names))
+        made.dns_udp.extend(_pair(socket.SOCK_DGRAM, _port(made.dns_tcp)))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _pair(kind: socket.SocketKind, port: int) -> list[socket.socket]:
+    """Return a socket for IPv4 and, where the host has it, one for IPv6 at the same port."""
+    made = [_bound(socket.AF_INET, kind, "0.0.0.0", port)]
+    if socket.has_ipv6:
+        try:
+            made.append(_bound(socket.AF_INET6, kind, "::", _port(made)))
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                made[0].close()
+                raise
+    return made
+
+
+def _bound(family: int, kind: int, address: str, port: int) -> socket.socket:
+    made = socket.socket(family, kind)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, kind == socket.SOCK_STREAM)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((address, port))
+        if kind == socket.SOCK_STREAM:
+            made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _port(group: Sequence[socket.socket]) -> int:
+    return int(group[0].getsockname()[1])
+
+
+def _reap(pid: int) -> None:
+    """Wait for our child; one of an earlier engine is somebody else's."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def _end(pid: int) -> None:
+    """Kill a gateway that is of no more use, if it is our child: other pids may be anybody's."""
+    with suppress(ChildProcessError):
+        if os.waitpid(pid, os.WNOHANG) == (0, 0):
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+
+
+def _end_foreign(pid: int) -> None:
+    """Kill the gateway of an earlier engine, if that is what has this pid still."""
+    with suppress(OSError):
+        pidfd = os.pidfd_open(pid)
+        try:
+            if b"atoll.network.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                select.select([pidfd], [], [], START_TIMEOUT)
+        finally:
+            os.close(pidfd)
+
+
+def _unavailable(message: str) -> ContainerUnavailableError:
+    return ContainerUnavailableError(message, context={"reason": "network"})

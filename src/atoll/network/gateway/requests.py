@@ -1,0 +1,378 @@
+"""The requests of one connection: each decided by itself, whatever was decided before it.
+
+A connection that stays open does not stay with one host: the second request may name another, and a
+policy may have changed in between.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from atoll.host.pump import Channel, Deadline
+from atoll.network import hosts
+from atoll.network.gateway import calls, injection, messages
+from atoll.network.gateway.forwarding import Cut, Failure, Forwarding, Place, Server
+from atoll.network.gateway.messages import REFUSED
+from atoll.network.gateway.protocol import (
+    MAX_BODY,
+    Answered,
+    Call,
+    Decision,
+    Forward,
+    HandlerAnswer,
+)
+from atoll.network.gateway.sandbox import Sandbox
+from atoll.network.gateway.shared import Shared
+from atoll.network.gateway.tunnel import Counts
+from atoll.network.policy import Handler, Outbound, Verdict
+from atoll.wire import http1
+from atoll.wire.http1 import Data, End, Event, Fields, Malformed, Request, RequestReader, Rest
+
+IDLE = 120.0
+"""Seconds between two requests."""
+
+HEAD_TIME = 15.0
+"""Seconds that a head may take, once it has begun."""
+
+BODY_TIME = 60.0
+"""Seconds that the body of a request for a handler may take: it is held in memory meanwhile."""
+
+
+class Whence(NamedTuple):
+    """The connection that requests come by.
+
+    Attributes:
+        address: where it was going.
+        port: likewise.
+        names: names that the sandbox was given the address for.
+        server_name: SNI of the TLS around the requests; None: there is none.
+    """
+
+    address: str
+    port: int
+    names: tuple[str, ...]
+    server_name: str | None
+
+
+class _Done(NamedTuple):
+    """What came of a request: for the log, and whether another may follow."""
+
+    verdict: str
+    rule: str
+    status: int
+    keep: bool = False
+
+
+class Requests:
+    """Serves one connection.
+
+    Args:
+        shared: of the gateway.
+        sandbox: whose it is.
+        channel: the client's side.
+        whence: of the connection.
+    """
+
+    def __init__(self, shared: Shared, sandbox: Sandbox, channel: Channel, whence: Whence) -> None:
+        self._shared = shared
+        self._sandbox = sandbox
+        self._channel = channel
+        self._whence = whence
+        self._reader = RequestReader()
+        self._events: deque[Event] = deque()
+        self._kept: Server | None = None
+        self._counts = Counts()
+        self._late = False
+        self._asking: asyncio.Future[HandlerAnswer] | None = None
+        self.outbound: Outbound | None = None
+        """What the request under way was let out for."""
+
+    async def serve(self) -> None:
+        """Serve all requests; raise nothing but `asyncio.CancelledError`."""
+        task = asyncio.current_task()
+        deadline = Deadline(lambda: self._too_late(task))
+        try:
+            while request := await self._next(deadline):
+                if not await self._one(request):
+                    break
+        except Malformed as error:
+            await self._malformed(error)
+        except (OSError, Cut):
+            self._channel.abort()
+        except asyncio.CancelledError:
+            self._channel.abort()
+            if not self._late:
+                raise
+        finally:
+            deadline.cancel()
+            if self._kept:
+                self._kept.close()
+            self._channel.close()
+
+    def _too_late(self, task: "asyncio.Task[None] | None") -> None:
+        self._late = True
+        if task:
+            task.cancel()
+
+    def client_gone(self) -> None:
+        """The client has hung up: a handler's answer is of no more use."""
+        if self._asking:
+            self._asking.cancel()
+
+    # Reading
+
+    async def _next(self, deadline: Deadline) -> Request | None:
+        """Return the next head; None: there is none."""
+        self.outbound = None
+        if not self._events and not self._reader.begun:
+            deadline.set(IDLE)
+            data = await self._channel.read()
+            if not data:
+                return None
+            self._events.extend(self._reader.feed(data))
+        deadline.set(HEAD_TIME)
+        while True:
+            event = await self._event()
+            if isinstance(event, Request):
+                deadline.clear()
+                return event
+
+    async def _event(self) -> Event:
+        while not self._events:
+            data = await self._channel.read()
+            if not data:
+                raise ConnectionResetError("the client hung up")
+            self._events.extend(self._reader.feed(data))
+        return self._events.popleft()
+
+    async def _body(self) -> AsyncIterator[Event]:
+        while True:
+            event = await self._event()
+            yield event
+            if isinstance(event, End):
+                return
+
+    async def _rest(self) -> bytes:
+        """Return what came behind a head that asks for another protocol, and forget HTTP."""
+        event = await self._event()
+        return event.data if isinstance(event, Rest) else b""
+
+    # Deciding
+
+    async def _one(self, request: Request) -> bool:
+        """Serve *request*; return whether another may follow."""
+        begun, self._counts = time.time(), Counts()
+        host, done = messages.host(request), None
+        try:
+            target = messages.path(request)
+            verdict = self._decided(host)
+            if verdict.action == "refuse":
+                done = await self._refuse(request, verdict.rule)
+            elif verdict.action == "handle" and verdict.handler:
+                done = await self._handle(request, target, verdict, verdict.handler)
+            else:
+                done = await self._allow(request, target, verdict)
+        except Malformed as error:
+            done = _Done("refused", f"malformed: {error}", error.status)
+            raise
+        finally:
+            self._note(request, host, begun, done or _Done("failed", "the connection was cut", 0))
+        if done.keep and not request.body:
+            await self._go_on(request)
+        return done.keep
+
+    def _decided(self, host: str) -> Verdict:
+        address, server_name = self._whence.address, self._whence.server_name
+        names = dict.fromkeys((*self._whence.names, *self._sandbox.names(address)))
+        self.outbound = Outbound(
+            protocol="http" if server_name is None else "https",
+            host=host,
+            sni=server_name or "",
+            address=address,
+            port=self._whence.port,
+            names=tuple(names),
+        )
+        return self._sandbox.decide(self.outbound)
+
+    async def _go_on(self, request: Request) -> None:
+        """Go on behind a request without a body that asked for another protocol in vain."""
+        if request.upgrade is not None and isinstance(rest := await self._event(), Rest):
+            self._reader.resume()
+            self._channel.unread(rest.data)
+
+    # Doing
+
+    async def _refuse(self, request: Request, rule: str) -> _Done:
+        return await self._answer_of_ours(request, REFUSED, "refused", rule)
+
+    async def _answer_of_ours(
+        self, request: Request, status: int, verdict: str, rule: str
+    ) -> _Done:
+        head_only = request.method == b"HEAD"
+        await self._channel.write(messages.refusal(status, rule, head_only=head_only))
+        return _Done(verdict, rule, status)
+
+    async def _allow(self, request: Request, target: bytes, verdict: Verdict) -> _Done:
+        encrypted = self._whence.server_name is not None
+        place = Place(self._whence.address, self._whence.port, verdict.host, encrypted)
+        fields = messages.request_fields(request, verdict.host)
+        return await self._forward(request, request.method, target, fields, place, verdict.rule)
+
+    async def _forward(
+        self,
+        request: Request,
+        method: bytes,
+        target: bytes,
+        fields: Fields,
+        place: Place,
+        rule: str,
+        body: bytes | None = None,
+    ) -> _Done:
+        """Send a request out; *body* replaces its own, which was read."""
+        try:
+            filled = injection.fill(
+                target,
+                fields,
+                place.host,
+                self._sandbox.policy.secrets,
+                encrypted=place.encrypted,
+            )
+        except injection.Misplaced as error:
+            return await self._refuse(request, str(error))
+        forwarding = await self._forwarding(request, method, filled, body)
+        try:
+            await forwarding.run(self._shared.dialer, place, self._kept, self._rest)
+        except Failure as error:
+            return await self._answer_of_ours(request, 502, "failed", str(error))
+        finally:
+            self._kept = forwarding.server
+        return _Done("allowed", rule, forwarding.status, forwarding.keep)
+
+    async def _forwarding(
+        self, request: Request, method: bytes, filled: injection.Filled, body: bytes | None
+    ) -> Forwarding:
+        if body is None:
+            fields = messages.framed(filled.fields, request)
+            events = self._body() if request.body else None
+            if events is None:
+                await self._event()  # its end
+            head = http1.write_request(method, filled.target, fields)
+            return Forwarding(
+                request, head, events, self._channel, self._counts, chunked=request.chunked
+            )
+        plain = request._replace(method=method, upgrade=None)
+        fields = [*filled.fields, (b"Content-Length", b"%d" % len(body))]
+        head = http1.write_request(method, filled.target, fields if body else filled.fields)
+        events = _whole(body) if body else None
+        return Forwarding(plain, head, events, self._channel, self._counts, chunked=False)
+
+    # Handlers
+
+    async def _handle(
+        self, request: Request, target: bytes, verdict: Verdict, handler: Handler
+    ) -> _Done:
+        body = await self._whole_body(request)
+        if body is None:
+            return await self._answer_of_ours(
+                request, 413, "refused", f"a handler gets bodies of {MAX_BODY} bytes at most"
+            )
+        self._counts.up = len(body)
+        encrypted = self._whence.server_name is not None
+        call = calls.call(
+            self._sandbox.policy, handler, request, target, verdict.host, body, encrypted=encrypted
+        )
+        return await self._handled(request, verdict, await self._asked(call), body)
+
+    async def _asked(self, call: Call) -> HandlerAnswer:
+        if self._channel.ended:
+            raise ConnectionResetError("the client hung up")
+        self._asking = asyncio.ensure_future(self._shared.ask_handler(call))
+        try:
+            await asyncio.wait([self._asking])
+            if self._asking.cancelled():
+                raise ConnectionResetError("the client hung up")
+            return self._asking.result()
+        finally:
+            self._asking.cancel()
+            self._asking = None
+
+    async def _handled(
+        self, request: Request, verdict: Verdict, answer: HandlerAnswer, body: bytes
+    ) -> _Done:
+        try:
+            if isinstance(answer, Answered):
+                data = calls.answer(answer, request)
+                self._counts.down = len(data)
+                await self._channel.write(data)
+                return _Done("handled", verdict.rule, answer.status, request.keep_alive)
+            if isinstance(answer, Forward):
+                return await self._let_out(request, verdict, calls.forwarded(answer, body))
+            why = answer.reason
+        except calls.Unusable as error:
+            why = str(error)
+        return await self._answer_of_ours(request, REFUSED, "failed", f"{verdict.rule}: {why}")
+
+    async def _let_out(self, request: Request, verdict: Verdict, wanted: calls.Forwarded) -> _Done:
+        """Send out what a handler made of the request."""
+        try:
+            address = await self._shared.find(self._sandbox.policy, wanted.host)
+        except OSError as error:
+            why = f"{wanted.host}: {error}"
+            return await self._answer_of_ours(request, 502, "failed", why)
+        place = Place(address, wanted.port, wanted.host, wanted.encrypted)
+        done = await self._forward(
+            request, wanted.method, wanted.target, wanted.fields, place, verdict.rule, wanted.body
+        )
+        return done._replace(verdict="handled") if done.verdict == "allowed" else done
+
+    async def _whole_body(self, request: Request) -> bytes | None:
+        """Return the body, or None where it is too large."""
+        if request.get(b"expect"):
+            await self._channel.write(http1.write_response(100, b"Continue", []))
+        body = bytearray()
+        async with asyncio.timeout(BODY_TIME):
+            async for event in self._body():
+                if isinstance(event, Data):
+                    body += event.data
+                    if len(body) > MAX_BODY:
+                        return None
+        return bytes(body)
+
+    # The log
+
+    async def _malformed(self, error: Malformed) -> None:
+        """Answer what is no request; it was written down if it had a head."""
+        answer = messages.refusal(error.status, str(error), head_only=False)
+        if self.outbound is None:
+            self._note(None, "", time.time(), _Done("refused", f"malformed: {error}", error.status))
+        try:
+            await self._channel.write(answer)
+        except OSError:
+            self._channel.abort()
+
+    def _note(self, request: Request | None, host: str, begun: float, done: _Done) -> None:
+        path = request.target.partition(b"?")[0].decode("latin-1") if request else ""
+        self._sandbox.note(
+            Decision(
+                time=begun,
+                protocol="http" if self._whence.server_name is None else "https",
+                host=hosts.split_port(host)[:300],
+                address=self._whence.address,
+                port=self._whence.port,
+                verdict=done.verdict,
+                rule=done.rule,
+                method=request.method.decode() if request else "",
+                path=path[:500],
+                status=done.status,
+                bytes_up=self._counts.up,
+                bytes_down=self._counts.down,
+                ms=round((time.time() - begun) * 1_000, 1),
+            )
+        )
+
+
+async def _whole(body: bytes) -> AsyncIterator[Event]:
+    yield Data(body)
+    yield End([])

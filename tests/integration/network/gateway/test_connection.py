@@ -1,0 +1,189 @@
+import asyncio
+import ssl
+
+import pytest
+
+from atoll.network.gateway import connection
+from integration.network.gateway.harness import NEIGHBOUR, Harness, policy
+
+GET = b"GET / HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n"
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
+
+
+async def test_tls_goes_unopened_to_the_server_that_its_name_was_resolved_to(
+    gateway: Harness,
+) -> None:
+    gateway.put(policy(allowed=("good.test",)))
+    gateway.name("good.test", "127.0.0.1")
+    web = await gateway.web("good.test")
+    assert await gateway.addresses("good.test") == ["127.0.0.1"]
+    answer = await gateway.exchange(
+        "127.0.0.1",
+        web.port,
+        GET % b"good.test",
+        ssl=ssl.create_default_context(cadata=gateway.authority.certificate),
+        server_hostname="good.test",
+    )
+    assert answer.endswith(b"hello")
+    told = await gateway.last("tls")
+    assert (told.verdict, told.host, told.rule) == (
+        "allowed",
+        "good.test",
+        "allowed_hosts: good.test",
+    )
+    assert told.bytes_up > 0
+    assert told.bytes_down > 0
+
+
+@pytest.mark.parametrize("name", ["evil.test", "127.0.0.1", "GOOD.test.evil.test", None])
+async def test_tls_for_another_name_is_reset(gateway: Harness, name: str | None) -> None:
+    gateway.put(policy(allowed=("good.test",), denied=("none.test",)))
+    gateway.name("good.test", "127.0.0.1")
+    web = await gateway.web("good.test")
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        # Resolved only by the neighbour: a pin of another sandbox does not count.
+        await gateway.connect(
+            "127.0.0.1", web.port, ssl=context, server_hostname=name or "", ssl_handshake_timeout=9
+        )
+    assert not web.heads
+    assert (await gateway.last("tls")).verdict == "refused"
+
+
+async def test_an_address_counts_only_for_the_sandbox_that_asked(gateway: Harness) -> None:
+    gateway.put(policy(allowed=("good.test",)))
+    gateway.put(policy(allowed=("good.test",), host_ref="near", addresses=(NEIGHBOUR,)))
+    gateway.name("good.test", "127.0.0.1")
+    port = await gateway.server(echo)
+    await gateway.addresses("good.test", source=NEIGHBOUR)
+    assert await gateway.exchange("127.0.0.1", port, b"\0hello") == b""
+    assert (await gateway.last("tcp")).rule == "not in allowed_hosts"
+    reader, writer = await gateway.connect("127.0.0.1", port, NEIGHBOUR)
+    writer.write(b"\0hello")
+    assert await reader.readexactly(6) == b"\0hello"
+    writer.close()
+
+
+async def test_a_server_may_speak_first(gateway: Harness) -> None:
+    async def ssh(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-server\r\n")
+        writer.write(await reader.readline())
+        writer.close()
+
+    gateway.put(policy(allowed=("git.test",)))
+    gateway.name("git.test", "127.0.0.1")
+    port = await gateway.server(ssh)
+    await gateway.addresses("git.test")
+    reader, writer = await gateway.connect("127.0.0.1", port)
+    assert await reader.readline() == b"SSH-2.0-server\r\n"
+    writer.write(b"SSH-2.0-client\r\n")
+    assert await reader.read() == b"SSH-2.0-client\r\n"
+    writer.close()
+    told = await gateway.last("tcp")
+    assert (told.verdict, told.bytes_up, told.host) == ("allowed", 16, "git.test")
+
+
+async def test_silence_does_not_make_a_request_something_else(
+    gateway: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "QUIET", 0.01)
+    gateway.put(policy(allowed=("good.test",)))
+    gateway.name("good.test", "127.0.0.1")
+    met = asyncio.Event()
+    got = b""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal got
+        met.set()
+        got += await reader.read(1_000)
+        writer.close()
+
+    port = await gateway.server(silent)
+    await gateway.addresses("good.test")
+    reader, writer = await gateway.connect("127.0.0.1", port)
+    await asyncio.wait_for(met.wait(), 10)
+    writer.write(GET % b"evil.test")
+    answer = await asyncio.wait_for(reader.read(), 10)
+    assert answer.startswith(b"HTTP/1.1 520 ")
+    assert got == b""
+    writer.close()
+
+
+async def test_silence_is_not_waited_for_without_end(
+    gateway: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FIRST_BYTES", 0.1)
+    gateway.put(policy(allowed=("good.test",)))
+    assert await gateway.exchange("127.0.0.1", 8_080, b"GE") == b""
+    assert "in time" in (await gateway.last("tcp")).rule
+
+
+async def test_a_policy_that_changes_cuts_what_it_forbids(gateway: Harness) -> None:
+    gateway.put(policy(allowed=("good.test", "other.test")))
+    gateway.name("good.test", "127.0.0.1")
+    gateway.name("other.test", "127.0.0.2")
+    port = await gateway.server(echo, "0.0.0.0")
+    await gateway.addresses("good.test")
+    await gateway.addresses("other.test")
+    good, good_writer = await gateway.connect("127.0.0.1", port)
+    other, other_writer = await gateway.connect("127.0.0.2", port)
+    for reader, writer in ((good, good_writer), (other, other_writer)):
+        writer.write(b"\0")
+        assert await reader.readexactly(1) == b"\0"
+    gateway.put(policy(allowed=("other.test",), version=1))
+    with pytest.raises((ConnectionError, EOFError)):
+        await asyncio.wait_for(good.readexactly(1), 10)
+    other_writer.write(b"\1")
+    assert await other.readexactly(1) == b"\1"
+    for writer in (good_writer, other_writer):
+        writer.close()
+    assert (await gateway.last("tcp")).rule == "cut: the policy changed"
+
+
+async def test_an_encrypted_hello_is_refused(gateway: Harness) -> None:
+    from unit.network.gateway.test_clienthello import _Extension, made, named
+
+    gateway.put(policy(allowed=("good.test",)))
+    gateway.name("good.test", "127.0.0.1")
+    port = await gateway.server(echo)
+    await gateway.addresses("good.test")
+    hello = made(named(b"good.test"), _Extension(0xFE0D, b"\0"))
+    assert await gateway.exchange("127.0.0.1", port, hello) == b""
+    assert (await gateway.last("tls")).rule == "encrypted ClientHello"
+
+
+@pytest.mark.parametrize("data", [b"\x16\x03\x01\0\0", b"\x16\x03\x01\0\x04\x02\0\0\0"])
+async def test_what_only_looks_like_tls_goes_nowhere(gateway: Harness, data: bytes) -> None:
+    gateway.put(policy(allowed=("good.test",)))
+    gateway.name("good.test", "127.0.0.1")
+    port = await gateway.server(echo)
+    await gateway.addresses("good.test")
+    assert await gateway.exchange("127.0.0.1", port, data) == b""
+
+
+async def test_a_server_that_is_not_there_is_told_in_the_log(gateway: Harness) -> None:
+    gateway.put(policy(allowed=("gone.test",)))
+    gateway.name("gone.test", "127.0.0.1")
+    await gateway.addresses("gone.test")
+    assert await gateway.exchange("127.0.0.1", 1, b"\0") == b""
+    told = await gateway.last("tcp")
+    assert (told.verdict, told.rule) == ("failed", "Connection refused")
+
+
+async def test_all_that_a_server_sent_arrives_before_the_end(gateway: Harness) -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        writer.write(b"x" * 3_000_000)
+        writer.close()
+
+    gateway.put(policy(allowed=("big.test",)))
+    gateway.name("big.test", "127.0.0.1")
+    port = await gateway.server(flood)
+    await gateway.addresses("big.test")
+    assert len(await gateway.exchange("127.0.0.1", port, b"\0")) == 3_000_000

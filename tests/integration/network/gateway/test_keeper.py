@@ -1,0 +1,105 @@
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import ContainerUnavailableError
+from atoll.network.gateway import keeper
+from atoll.network.gateway.keeper import Keeper, Ports
+from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, Unanswered
+from atoll.network.policy import SandboxPolicy
+
+
+async def no_handler(_: Call) -> HandlerAnswer:
+    return Unanswered(reason="none")
+
+
+def put(host_ref: str, last: int) -> Put:
+    address = (f"127.0.2.{last}",)
+    return Put(policy=SandboxPolicy(key="a/b", host_ref=host_ref, addresses=address), log=host_ref)
+
+
+def made(folder: Path, moved: list[Ports]) -> Keeper:
+    return Keeper(folder / "egress", ("127.0.0.1",), no_handler, moved.append, uid=None)
+
+
+@pytest.fixture
+async def kept(tmp_path: Path) -> AsyncIterator[tuple[Keeper, list[Ports]]]:
+    moved: list[Ports] = []
+    one = made(tmp_path, moved)
+    await one.open()
+    yield one, moved
+    await one.close(stop=True)
+
+
+async def test_a_gateway_that_is_killed_is_started_again_with_all_policies(
+    kept: tuple[Keeper, list[Ports]],
+) -> None:
+    one, moved = kept
+    await one.put(put("r-1", 1))
+    await one.put(put("r-2", 2))
+    before = await one.status()
+    os.kill(before.pid, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        after = before
+        while after.pid == before.pid:
+            await asyncio.sleep(0.01)
+            with suppress(ContainerUnavailableError):
+                after = await one.status()
+    assert set(after.sandboxes) == {"r-1", "r-2"}
+    assert moved[0] == moved[-1]
+
+
+async def test_an_engine_that_comes_back_finds_the_gateway_and_what_it_knows(
+    tmp_path: Path,
+) -> None:
+    moved: list[Ports] = []
+    first = made(tmp_path, moved)
+    await first.open()
+    await first.put(put("r-1", 1))
+    await first.put(put("r-2", 2))
+    pid = (await first.status()).pid
+    await first.close(stop=False)
+    second = made(tmp_path, moved)
+    await second.open()
+    try:
+        assert (await second.status()).pid == pid
+        assert moved[0] == moved[1]
+        await second.put(put("r-2", 2))
+        await second.settle()
+        assert set((await second.status()).sandboxes) == {"r-2"}
+    finally:
+        await second.close(stop=True)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_a_gateway_of_another_version_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[Ports] = []
+    first = made(tmp_path, moved)
+    await first.open()
+    pid = (await first.status()).pid
+    await first.close(stop=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper, "VERSION", 99)
+        second = made(tmp_path, moved)
+        await second.open()
+    try:
+        assert (await second.status()).pid != pid
+        assert moved[0] == moved[1]
+    finally:
+        await second.close(stop=True)
+
+
+async def test_two_sandboxes_never_have_one_address(kept: tuple[Keeper, list[Ports]]) -> None:
+    one, _ = kept
+    await one.put(put("r-1", 1))
+    with pytest.raises(ValueError, match="another sandbox"):
+        await one.put(put("r-2", 1))
+    await one.remove("r-1")
+    await one.put(put("r-2", 1))
