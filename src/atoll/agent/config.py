@@ -27,6 +27,9 @@ class Config(NamedTuple):
     confine: bool = True  # False: on a bare host, in tests
     version: str = ""
     files: int = 1024  # soft limit of open files of commands; the agent takes what it may
+    image: Mapping[str, Any] | None = (
+        None  # `env` and `workdir` of an image that only the agent sees
+    )
     devices: Devices = Devices()
 
 

@@ -8,6 +8,7 @@ What is sent next waits in the listening socket.
 import json
 import os
 import socket
+from collections.abc import Mapping
 from typing import Any, Final
 
 from atoll.wire import frames
@@ -23,9 +24,11 @@ _LIMIT: Final = 4_096
 _PREFIX: Final = 5
 
 
-def hello(version: str, generation: int) -> dict[str, Any]:
-    """Return who this agent is."""
+def hello(version: str, generation: int, image: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return who this agent is, and what it alone knows of its image."""
+    found = {"image": image} if image else {}
     return {
+        **found,
         "protocol": PROTOCOL,
         "version": version,
         "generation": generation,

@@ -130,7 +130,7 @@ class Router:
         )
 
     def _hello(self, request: Request) -> None:
-        body = greeting.hello(self._config.version, self._config.generation)
+        body = greeting.hello(self._config.version, self._config.generation, self._config.image)
         answer.reply(self.loop, request.sock, body)
 
     def _assign(self, request: Request) -> None:

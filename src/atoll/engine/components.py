@@ -23,7 +23,7 @@ from atoll.storage.layers import LayerStore
 from atoll.storage.rootfs import BASE as ROOTS
 from atoll.storage.rootfs import RootfsStore
 
-LEVELS = ("container", "bwrap", "fake", "fake-tcp")
+LEVELS = ("container", "bwrap", "kubernetes", "fake", "fake-tcp")
 """What `runtime.default` may be."""
 
 
@@ -41,6 +41,8 @@ async def built(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Pa
         )
     if settings.runtime.default.startswith("fake"):
         return _fake(settings, engine_id)
+    if settings.runtime.default == "kubernetes":
+        return await _kubernetes(settings, engine_id, stack)
     rootless = settings.runtime.default == "bwrap"
     if (os.geteuid() != 0) != rootless:
         raise _wrong_user(settings.runtime.default, os.geteuid())
@@ -60,6 +62,18 @@ def _wrong_user(level: str, uid: int) -> RuntimeNotAvailableError:
         context={"runtime": level, "uid": uid},
         suggestion=f"{suggestion} (`atoll doctor` tells more)",
     )
+
+
+async def _kubernetes(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:
+    try:
+        from atoll.engine.cluster.opening import opened  # needs an extra
+    except ModuleNotFoundError as error:
+        raise RuntimeNotAvailableError(
+            f"level kubernetes needs {error.name}",
+            context={"runtime": "kubernetes", "missing": error.name},
+            suggestion="pip install 'atoll[cluster]'",
+        ) from error
+    return await opened(settings, engine_id, stack)
 
 
 async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:

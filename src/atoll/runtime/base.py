@@ -6,7 +6,7 @@ whatever a crash leaves behind can be found and removed by `list` and `remove`.
 
 import socket
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -30,6 +30,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     identity: str  # the same for all starts of one sandbox, of no other: makes its machine id
     hostname: str
+    image: str = ""  # its reference, for drivers that get it themselves
+    first: bool = False  # it never ran: what outlives its containers is empty
     rootfs: Path  # mounted already, with the ids of this sandbox
     run_dir: Path  # 0700, of this container alone: bundle, agent.sock, logs; removed by `remove`
     netns: Path | None  # a named network namespace; None: a fresh one with loopback only
@@ -48,7 +50,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     """A running container. All of it can be found again from `host_ref` after a restart."""
 
     host_ref: str
-    pid: int  # of its init, in the host's pid namespace
+    pid: int  # of its init, in the host's pid namespace; 0: it runs on another host
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,3 +117,11 @@ class Runtime(Protocol):
 
     async def usage(self, host_ref: str) -> Usage:
         """Return what the container uses now."""
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """What a driver has besides whose containers run on other hosts, out of the kernel's sight."""
+
+    async def ended(self, host_ref: str) -> None:
+        """Wait until the container may have ended; `find` tells whether it has."""

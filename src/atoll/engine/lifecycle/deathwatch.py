@@ -13,6 +13,7 @@ import structlog
 
 from atoll.engine.link.link import Endpoint
 from atoll.errors import SandboxError
+from atoll.runtime.base import Elsewhere
 
 log = structlog.get_logger(__name__)
 
@@ -38,13 +39,20 @@ class DeathWatch:
     async def _watch(self) -> None:
         try:
             if found := await self._endpoint.runtime.find(self._endpoint.host_ref):
-                await ended(found.pid)
+                await self._ended(found.pid)
             for pause in PAUSES:
                 await asyncio.sleep(pause)
                 if await self._check(self._endpoint):
                     return
         except (SandboxError, OSError) as error:  # the reaper looks at it, too
             log.warning("container not watched", ref=self._endpoint.host_ref, reason=str(error))
+
+    async def _ended(self, pid: int) -> None:
+        runtime = self._endpoint.runtime
+        if isinstance(runtime, Elsewhere):
+            await runtime.ended(self._endpoint.host_ref)
+        else:
+            await ended(pid)
 
 
 async def ended(pid: int) -> None:

@@ -35,6 +35,8 @@ class Launch:
     volumes: dict[str, Mounted] = field(default_factory=dict)
     trust_env: dict[str, str] = field(default_factory=dict)
     endpoint: Endpoint | None = None
+    seen_env: dict[str, str] = field(default_factory=dict)  # the image's, as the agent found it
+    seen_workdir: str = ""
     took: dict[str, float] = field(default_factory=dict)
     """Step → seconds."""
 
@@ -48,7 +50,7 @@ class Launch:
     @property
     def base_env(self) -> dict[str, str]:
         """Variables before anybody set some."""
-        return self.trust_env | dict(made(self.image).config.env)
+        return self.trust_env | dict(made(self.image).config.env) | self.seen_env
 
     @property
     def env(self) -> dict[str, str]:

@@ -32,6 +32,13 @@ ATTEMPTS = 3
 """How often a removal is tried before it is left to the reaper."""
 
 
+class SeenImage(msgspec.Struct):
+    """What an agent says of its image, where the engine does not have the image itself."""
+
+    env: dict[str, str] = {}
+    workdir: str = ""
+
+
 class Hello(msgspec.Struct):
     """First answer of an agent."""
 
@@ -39,6 +46,7 @@ class Hello(msgspec.Struct):
     generation: int
     version: str = ""
     pid: int = 0
+    image: SeenImage | None = None
 
 
 class Lifecycle:

@@ -167,6 +167,8 @@ def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:
         generation=launch.record.generation,
         identity=launch.record.layer_id,
         hostname=ids.hostname(launch.record.id),
+        image=made(launch.image).reference,
+        first=launch.record.in_force is None,
         rootfs=made(launch.rootfs),
         run_dir=life.container_dir(launch.host_ref),
         netns=made(launch.slot).netns,
@@ -190,12 +192,14 @@ async def _remove_container(life: "Lifecycle", host_ref: str) -> None:
 async def _hello(life: "Lifecycle", launch: Launch) -> None:
     endpoint = made(launch.endpoint)
     try:
-        await life.hello(endpoint, life.settings.runtime.start_timeout)
+        hello = await life.hello(endpoint, life.settings.runtime.start_timeout)
     except LinkError as error:
         raise ContainerUnavailableError(
             f"the sandbox started but its agent does not answer: {error}",
             context={"reason": "runtime"},
         ) from error
+    if hello.image:
+        launch.seen_env, launch.seen_workdir = hello.image.env, hello.image.workdir
 
 
 STEPS: tuple[Step, ...] = (
@@ -229,7 +233,7 @@ def in_force(life: "Lifecycle", launch: Launch) -> InForce:
         id_base=launch.id_base,
         base_env=launch.base_env,
         env=launch.env,
-        workdir=image.config.workdir or "/workspace",
+        workdir=launch.seen_workdir or image.config.workdir or "/workspace",
         user=image.config.user or "0:0",
         volumes=launch.volumes,
         command=[*image.config.entrypoint, *image.config.cmd],

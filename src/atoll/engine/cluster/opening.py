@@ -1,0 +1,47 @@
+"""Opens the parts of an engine whose sandboxes are Pods."""
+
+from contextlib import AsyncExitStack
+
+from atoll.engine.cluster.parts import (
+    ClusterImages,
+    ClusterLayers,
+    ClusterNetworks,
+    ClusterRoots,
+)
+from atoll.engine.parts import Parts
+from atoll.errors import RuntimeNotAvailableError
+from atoll.runtime.kubernetes.api import Api, ApiError
+from atoll.runtime.kubernetes.driver import KubernetesRuntime, Owner
+from atoll.runtime.kubernetes.tokens import shared_key
+from atoll.settings import Settings
+from atoll.storage.idmap import IdRanges
+
+
+async def opened(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:
+    """Open the parts; *stack* closes them again.
+
+    Raises:
+        RuntimeNotAvailableError: the cluster cannot be used.
+    """
+    cluster, runtime = settings.cluster, settings.runtime
+    try:
+        api = await Api.connect(cluster.kubeconfig)
+        stack.push_async_callback(api.close)
+        key = await shared_key(api, cluster.namespace)
+        driver = await KubernetesRuntime.open(api, settings, Owner(engine_id, key))
+    except ApiError as error:
+        raise RuntimeNotAvailableError(
+            f"the cluster cannot be used: {error}",
+            context={"runtime": "kubernetes", "namespace": cluster.namespace},
+            suggestion="`atoll doctor --cluster` tells which right or object is missing",
+        ) from error
+    stack.push_async_callback(driver.close)
+    claims = settings.storage.state_dir / "ids"
+    return Parts(
+        images=ClusterImages(),
+        layers=ClusterLayers(api, cluster, engine_id),
+        roots=ClusterRoots(),
+        networks=ClusterNetworks(),
+        ids=IdRanges(runtime.id_base, runtime.id_count, engine_id, claims),
+        runtimes={driver.level: driver},
+    )
