@@ -68,5 +68,10 @@ azurite: setup
 test-levels: setup base
 	$(BIN)/python -m pytest tests/conformance tests/security --all-clients --timeout 600 $(PYTEST_ARGS)
 
+# KUBECONFIG=... names a cluster; else KIT, a script with the verbs up, load and down, makes one here.
+KIT ?= $(wildcard ../shared/cluster/cluster.sh)
+test-cluster: setup base
+	$(BIN)/python tools/test_cluster.py --kubeconfig "$(KUBECONFIG)" --kit "$(KIT)" $(PYTEST_ARGS)
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site

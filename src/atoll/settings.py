@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from atoll.cluster_settings import ClusterSettings
+
 MIB = 1 << 20
 MB = 10**6
 
@@ -192,47 +194,6 @@ class RuntimeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     start_timeout: Seconds = 30.0
     """Seconds until a sandbox that does not answer counts as failed (SANDBOX_INSTANCE_TIMEOUT_MS)."""
-
-
-class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where sandboxes of level `kubernetes` run. Empty lists: nothing is asked of the cluster."""
-
-    namespace: str = "atoll"
-    """Kubernetes namespace of everything that the engine makes."""
-
-    kubeconfig: Path | None = None
-    """How the cluster is reached; None: the engine runs in it, and its service account is used."""
-
-    agent_image: str = "atoll/engine"
-    """Image that brings the agent; its /opt/atoll/agent is copied into each Pod."""
-
-    agent_port: Port = 7070
-    """Port of the agent in each Pod. Only the engine's Pods reach it where policies are enforced."""
-
-    pull_policy: str = "IfNotPresent"
-    """Always, IfNotPresent or Never."""
-
-    image_pull_secrets: tuple[str, ...] = ()
-    """Names of Secrets with the credentials of registries."""
-
-    runtime_class: str = ""
-    """RuntimeClass of all sandboxes, for example one of gVisor or Kata; empty: the nodes' own."""
-
-    node_selector: dict[str, str] = {}
-    """Labels of the nodes that sandboxes may run on."""
-
-    tolerations: tuple[dict[str, str], ...] = ()
-    """Taints of nodes that sandboxes tolerate."""
-
-    persist: str = "/workspace"
-    """Directory that outlives a Pod, on a volume claim of each sandbox. Everything else is the
-    image's again after a sleep. Empty: no claims, and nothing outlives a Pod."""
-
-    storage_class: str = ""
-    """StorageClass of the claims; empty: the cluster's default."""
-
-    request_ratio: float = 0.25
-    """Part of an instance type's memory and cpu that a node must have free; the limits are whole."""
 
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):

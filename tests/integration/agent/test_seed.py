@@ -6,7 +6,13 @@ from atoll.agent.seed import fill
 def tree(root: Path) -> dict[str, str]:
     return {
         str(path.relative_to(root)): f"{path.lstat().st_mode:o} "
-        + (str(path.readlink()) if path.is_symlink() else path.read_text() if path.is_file() else "")
+        + (
+            str(path.readlink())
+            if path.is_symlink()
+            else path.read_text()
+            if path.is_file()
+            else ""
+        )
         for path in sorted(root.rglob("*"))
     }
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from atoll.cluster_settings import ClusterSettings
 from atoll.engine.bare.parts import BareConfig, BareImage, BareNetworks
 from atoll.errors import ContainerUnavailableError, NotSupportedByRuntimeError
 from atoll.images.build import BuildNetwork
 from atoll.images.steps import Progress
 from atoll.runtime.kubernetes import api, manifest
 from atoll.runtime.kubernetes.api import Api, ApiError
-from atoll.settings import ClusterSettings
 from atoll.wire.sandbox import ImageInfo
 
 ClusterNetworks = BareNetworks

@@ -14,8 +14,8 @@ Only fields that are the same from Kubernetes 1.20 on are used.
 from hashlib import sha256
 from typing import Any, Final
 
+from atoll.cluster_settings import ClusterSettings
 from atoll.runtime.base import ContainerSpec
-from atoll.settings import ClusterSettings
 
 AGENT_DIR: Final = "/.atoll"
 FILES_DIR: Final = "/.atoll-files"

@@ -5,9 +5,10 @@ import msgspec
 import pytest
 from kubernetes_validate import utils as schemas
 
+from atoll.cluster_settings import ClusterSettings
 from atoll.runtime.base import ContainerSpec
 from atoll.runtime.kubernetes import manifest
-from atoll.settings import MIB, ClusterSettings
+from atoll.settings import MIB
 
 GIB = 1024 * MIB
 

@@ -1,0 +1,46 @@
+"""The settings of sandboxes that are Pods: a group of `atoll.settings`. Reads nothing."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where sandboxes of level `kubernetes` run. Empty lists: nothing is asked of the cluster."""
+
+    namespace: str = "atoll"
+    """Kubernetes namespace of everything that the engine makes."""
+
+    kubeconfig: Path | None = None
+    """How the cluster is reached; None: the engine runs in it, and its service account is used."""
+
+    agent_image: str = "atoll/engine"
+    """Image whose /opt/atoll/agent is copied into each Pod."""
+
+    agent_port: Annotated[int, msgspec.Meta(gt=0, le=65_535)] = 7070
+    """Port of the agent in each Pod."""
+
+    pull_policy: str = "IfNotPresent"
+    """Always, IfNotPresent or Never."""
+
+    image_pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets with the credentials of registries."""
+
+    runtime_class: str = ""
+    """RuntimeClass of all sandboxes, for example one of gVisor or Kata; empty: the nodes' own."""
+
+    node_selector: dict[str, str] = {}
+    """Labels of the nodes that sandboxes may run on."""
+
+    tolerations: tuple[dict[str, str], ...] = ()
+    """Taints of nodes that sandboxes tolerate."""
+
+    persist: str = "/workspace"
+    """Directory that outlives a Pod, on a volume claim; everything else is the image's again."""
+
+    storage_class: str = ""
+    """StorageClass of the claims; empty: the cluster's default."""
+
+    request_ratio: float = 0.25
+    """Part of an instance type's memory and cpu that a node must have free; the limits are whole."""
