@@ -42,9 +42,7 @@ def settings_page() -> str:
         "",
         "Flags come before `ATOLL_*` variables, those before `atoll.toml`, that before defaults.",
     ]
-    docs = field_docs(inspect.getsource(settings)) | field_docs(
-        inspect.getsource(cluster_settings)
-    )
+    docs = field_docs(inspect.getsource(settings)) | field_docs(inspect.getsource(cluster_settings))
     for group in msgspec.structs.fields(settings.Settings):
         struct = group.type
         if not (inspect.isclass(struct) and issubclass(struct, msgspec.Struct)):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from atoll.storage.buckets import client, fuse, options
-from atoll.storage.buckets.client import Place
+from atoll.storage.buckets.confinement import Place
 from atoll.storage.buckets.options import Credentials
 from integration.buckets import BUCKET, Server, serving
 from integration.server.engines import eventually
