@@ -4,12 +4,12 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from atoll.probes import program
+from atoll.probes.catalogue import PROBES
 from atoll.runtime.base import Mount
 from atoll.runtime.oci.bundle import AGENT_DIR
 from e2e.runtime.boxes import Bench, Box, weakened
@@ -17,47 +17,21 @@ from e2e.runtime.roots import ID_BASE, lower
 
 pytestmark = pytest.mark.e2e
 
-_RUN = """
-import json, sys
-sys.path.insert(0, "/probes")
-from security.inside import probes
-print(json.dumps(getattr(probes, {name!r})()))
-"""
+ALONE = [probe.function for probe in PROBES if probe.inside]
+"""Probes that need no more than a sandbox to run in."""
 
-
-def probes_at(home: Path) -> Mount:
-    """Bring the probes inside, readable for root there, who is nobody on the host."""
-    source = home / "probes"
-    if not source.exists():
-        shutil.copytree(Path(__file__).parent / "inside", source / "security" / "inside")
-        for path in (source, *source.rglob("*")):
-            path.chmod(0o755)
-    return Mount(source=source, target="/probes")
+FUNCTIONS = {function.partition(".")[2]: function for function in (*ALONE, "kernel.exhaustion")}
 
 
 def run(box: Box, name: str) -> list[str]:
-    violations: list[str] = json.loads(box.python(_RUN.format(name=name)))
+    function = FUNCTIONS[name]
+    violations: list[str] = json.loads(box.python(program.script({function: {}})))[function]
     return violations
 
 
-@asynccontextmanager
-async def box_with_probes(bench: Bench, **changes: Any) -> Any:
-    mounts = (*changes.pop("mounts", ()), probes_at(bench.home))
-    async with bench.running(mounts=mounts, **changes) as box:
-        yield box
-
-
-PROBES = [
-    "runtime_binary", "descriptors", "masked_paths", "cgroup_escape", "address_families",
-    "nested_namespaces", "risky_calls", "sockets_of_the_host", "read_only_mounts", "secrets",
-    "agent_is_untouchable", "signals", "terminal_injection", "devices", "status",
-    "host_limits", "schedule_of_the_agent",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("name", [function.partition(".")[2] for function in ALONE])
 async def test_a_probe_finds_nothing(bench: Bench, name: str) -> None:
-    async with box_with_probes(bench) as box:
+    async with bench.running() as box:
         assert run(box, name) == []
         assert box.call("hello")["pid"] == 1
 
@@ -112,7 +86,7 @@ async def test_a_probe_finds_what_was_taken_away(
     found: set[str],
 ) -> None:
     """A probe that cannot fail is worthless."""
-    async with weakened(monkeypatch, weaken, confine=confine), box_with_probes(bench) as box:
+    async with weakened(monkeypatch, weaken, confine=confine), bench.running() as box:
         assert found <= set(run(box, name))
 
 
@@ -129,7 +103,7 @@ async def test_an_agent_that_root_inside_owns_is_noticed(
         mount = next(m for m in config["mounts"] if m["destination"] == AGENT_DIR)
         mount |= {"source": str(own), "options": ["bind", "nosuid", "nodev"]}
 
-    async with weakened(monkeypatch, writable), box_with_probes(bench) as box:
+    async with weakened(monkeypatch, writable), bench.running() as box:
         violations = run(box, "runtime_binary")
     assert any(violation.startswith(f"write {AGENT_DIR}/lib/python") for violation in violations)
 
@@ -143,14 +117,14 @@ async def test_a_socket_of_the_host_is_noticed(bench: Bench) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(shared / "docker.sock"))
         mounts = (Mount(source=shared, target="/run/host"),)
-        async with box_with_probes(bench, mounts=mounts) as box:
+        async with bench.running(mounts=mounts) as box:
             assert run(box, "sockets_of_the_host") == ["socket /run/host/docker.sock"]
 
 
 @pytest.mark.parametrize(("pids", "found"), [(64, 0), (512, 1)])
 async def test_processes_have_an_end(bench: Bench, pids: int, found: int) -> None:
     """19: with a higher limit the same probe finds one violation."""
-    async with box_with_probes(bench, pids=pids) as box:
+    async with bench.running(pids=pids) as box:
         assert len(run(box, "exhaustion")) == found
 
 
@@ -167,7 +141,7 @@ async def test_the_agent_answers_within_a_second_during_an_attack(
     bench: Bench, attack: str
 ) -> None:
     """L12: and the sandbox can be removed."""
-    async with box_with_probes(bench, pids=100, cpu=0.5, memory=128 << 20) as box:
+    async with bench.running(pids=100, cpu=0.5, memory=128 << 20) as box:
         with box.start(["/bin/sh", "-c", ATTACKS[attack]], timeout=20.0):
             time.sleep(0.5)
             took = []

@@ -15,7 +15,7 @@ from atoll import errors
 from atoll.wire.frames import Kind
 from e2e.runtime.boxes import Bench, Box, weakened
 from integration.agent.client import eventually
-from security.test_container import box_with_probes, run
+from security.test_container import run
 
 pytestmark = pytest.mark.e2e
 
@@ -264,7 +264,7 @@ async def test_4_a_target_that_became_a_link_is_refused(bench: Bench) -> None:
 
 
 async def test_the_probes_hold_while_a_file_operation_waits(bench: Bench) -> None:
-    async with box_with_probes(bench) as box:
+    async with bench.running() as box:
         with box.connect() as watch:
             watch.header(op="fs.watch", path="/tmp")
             watch.until(Kind.EVENT)

@@ -24,11 +24,31 @@ _MARKS = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAILED: "FAIL"}
 def doctor(
     *,
     config: Annotated[Path | None, typer.Option(help="An atoll.toml.")] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Attack sandboxes of this host, and say what held.")
+    ] = False,
+    level: Annotated[
+        list[str] | None, typer.Option(help="With --probe: only at this isolation level.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="With --probe: only the probe of this name or number.")
+    ] = None,
+    slow: Annotated[
+        bool, typer.Option("--slow", help="With --probe: those of minutes too.")
+    ] = False,
+    image: Annotated[
+        str | None, typer.Option(help="With --probe: image of the sandboxes, with a shell.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check this host; exit with 1 when sandboxes cannot run here."""
+    """Check this host; exit with 1 when sandboxes cannot run here, or a probe found something."""
     from atoll.load_settings import load
 
+    if probe:
+        from atoll.cli import probing
+
+        asked = probing.Asked(tuple(level or ()), tuple(only or ()), slow, image, config)
+        raise typer.Exit(probing.probe(asked, as_json=as_json))
     report = asyncio.run(examine(load(file=config).settings))
     if as_json:
         print_json(report)
@@ -37,8 +57,8 @@ def doctor(
             print(f"{_MARKS[check.verdict]}  {check.name:<16} {check.seen}")
             if check.advice:
                 print(f"{'':<23}→ {check.advice}")
-        level = report.isolation or "none: sandboxes cannot run here"
-        print(f"\nisolation level in force: {level}")
+        in_force = report.isolation or "none: sandboxes cannot run here"
+        print(f"\nisolation level in force: {in_force}")
     raise typer.Exit(report.isolation is None)
 
 

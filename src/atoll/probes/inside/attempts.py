@@ -1,13 +1,12 @@
-"""Runs inside a sandbox: tries what must be refused, and collects what was not.
+"""Tries what must be refused, and collects what was not.
 
-Standard library only, and only what the interpreter of the sandbox brings along. Arguments are
-chosen so that a call that gets through does no harm.
+Arguments are chosen so that a call that gets through does no harm.
 """
 
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 REFUSED = (errno.EPERM, errno.ENOSYS)
 """What a filter answers. Anything else means that the kernel looked at the call."""
@@ -87,3 +86,48 @@ class Attempts:
         """Note *name* unless *holds*."""
         if not holds:
             self.violations.append(name)
+
+
+def pids() -> list[int]:
+    """Return the process ids that can be seen."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def files(top: str) -> Iterator[str]:
+    """Yield the paths below *top* that are no directories."""
+    for directory, _, names in os.walk(top):
+        yield from (os.path.join(directory, name) for name in names)
+
+
+def open_close(path: str, flags: int) -> None:
+    """Open *path* and nothing else; raise OSError when that fails."""
+    os.close(os.open(path, flags))
+
+
+def beginning(path: str) -> bytes:
+    """Return the first bytes of a file; empty when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(64)
+    except OSError:
+        return b""
+
+
+def text(path: str) -> str:
+    """Return the content of a file; empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def succeeds_in_child(name: str, *args: object) -> bool:
+    """Whether the system call *name* gets through, in a process that ends with it."""
+    if (pid := os.fork()) == 0:
+        try:
+            call(name, *args)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -1,7 +1,4 @@
-"""Runs inside a sandbox: one function for each class of security.md, named by its number.
-
-Each returns what it could do although it must not.
-"""
+"""What the kernel does for whoever asks: system calls, devices, namespaces, limits of the host."""
 
 import ctypes
 import fcntl
@@ -15,72 +12,24 @@ import stat
 import struct
 import termios
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 
-from security.inside.attempts import Attempts, call
+from atoll.probes.inside.attempts import (
+    Attempts,
+    beginning,
+    call,
+    open_close,
+    succeeds_in_child,
+    text,
+)
 
-AGENT_DIR = "/dev/.atoll"
 _CLONE_NEWUSER = 0x1000_0000
 _NAMESPACES = {
     "mount": 0x20000, "cgroup": 0x200_0000, "uts": 0x400_0000, "ipc": 0x800_0000,
     "user": _CLONE_NEWUSER, "pid": 0x2000_0000, "net": 0x4000_0000, "time": 0x80,
 }  # fmt: skip
 _PTRACE_SEIZE = 0x4206
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND = 1, 32, 4096
 _CREATE = os.O_CREAT | os.O_WRONLY
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _files(top: str) -> Iterator[str]:
-    for directory, _, files in os.walk(top):
-        yield from (os.path.join(directory, name) for name in files)
-
-
-def _socket(family: int, kind: int, protocol: int = 0) -> None:
-    socket.socket(family, kind, protocol).close()
-
-
-def _open(path: str, flags: int) -> None:
-    os.close(os.open(path, flags))
-
-
-def runtime_binary() -> list[str]:
-    """1: what runs us, and what runs the agent, can be overwritten by nobody inside."""
-    tries = Attempts()
-    for pid in _pids():
-        tries.refused(f"write /proc/{pid}/exe", _open, f"/proc/{pid}/exe", os.O_RDWR)
-    for path in _files(AGENT_DIR):
-        tries.refused(f"write {path}", _open, path, os.O_RDWR)
-    tries.refused("create in the agent", _open, f"{AGENT_DIR}/x", _CREATE)
-    return tries.violations
-
-
-def descriptors() -> list[str]:
-    """2: nothing of the host is open, and up from anywhere ends at our root."""
-    tries = Attempts()
-    held = [fd for fd in range(256) if _is_open(fd)]
-    tries.expect(f"descriptors {held}", held == [0, 1, 2])
-    for fd in held:
-        kind = stat.S_IFMT(os.fstat(fd).st_mode)
-        tries.expect(f"directory at {fd}", kind != stat.S_IFDIR)
-    top, root = os.stat("../" * 60), os.stat("/")
-    tries.expect("up ends elsewhere", (top.st_dev, top.st_ino) == (root.st_dev, root.st_ino))
-    for name in ("fd/3", "root", "cwd"):
-        tries.refused(f"follow /proc/1/{name}", os.readlink, f"/proc/1/{name}")
-    return tries.violations
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        fcntl.fcntl(fd, fcntl.F_GETFD)
-    except OSError:
-        return False
-    return True
 
 
 def masked_paths() -> list[str]:
@@ -93,21 +42,13 @@ def masked_paths() -> list[str]:
         "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger",
         "/sys/kernel/uevent_helper", "/proc/sys/vm/drop_caches", "/proc/irq/default_smp_affinity",
     ):  # fmt: skip
-        tries.refused(f"write {path}", _open, path, os.O_WRONLY)
+        tries.refused(f"write {path}", open_close, path, os.O_WRONLY)
     for path in (
         "/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/interrupts", "/proc/modules",
         "/proc/slabinfo", "/proc/vmallocinfo", "/proc/config.gz", "/proc/latency_stats",
     ):  # fmt: skip
-        tries.expect(f"read {path}", not _content(path))
+        tries.expect(f"read {path}", not beginning(path))
     return tries.violations
-
-
-def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(64)
-    except OSError:
-        return b""
 
 
 def cgroup_escape() -> list[str]:
@@ -123,7 +64,7 @@ def cgroup_escape() -> list[str]:
     tries.filtered("pivot_root", b"/x", b"/x")
     tries.filtered("setns", 0, 0)
     tries.expect("/sys/fs/cgroup is there", not os.path.exists("/sys/fs/cgroup"))
-    tries.refused("write to /sys", _open, "/sys/x", _CREATE)
+    tries.refused("write to /sys", open_close, "/sys/x", _CREATE)
     return sorted(set(tries.violations))
 
 
@@ -141,25 +82,19 @@ def address_families() -> list[str]:
     return tries.violations
 
 
+def _socket(family: int, kind: int, protocol: int = 0) -> None:
+    socket.socket(family, kind, protocol).close()
+
+
 def nested_namespaces() -> list[str]:
     """8: no namespace can be made, so nobody becomes root of a new one."""
     tries = Attempts()
     for name, flag in _NAMESPACES.items():
-        tries.expect(f"unshare {name}", not _succeeds_in_child("unshare", flag))
+        tries.expect(f"unshare {name}", not succeeds_in_child("unshare", flag))
         if name != "time":
             tries.expect(f"clone {name}", not _clones(flag))
     tries.filtered("clone3", None, 0)
     return tries.violations
-
-
-def _succeeds_in_child(name: str, *args: object) -> bool:
-    if (pid := os.fork()) == 0:
-        try:
-            call(name, *args)
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def _clones(flag: int) -> bool:
@@ -205,88 +140,6 @@ def risky_calls() -> list[str]:
     return tries.violations
 
 
-def sockets_of_the_host() -> list[str]:
-    """10: no socket has a name inside, but those a command made itself."""
-    tries = Attempts()
-    for top in ("/run", "/var/run", "/tmp", "/dev", "/workspace", "/home", "/root", "/mnt"):
-        for path in _files(top):
-            with suppress(OSError):
-                tries.expect(f"socket {path}", not stat.S_ISSOCK(os.lstat(path).st_mode))
-    for line in _content_whole("/proc/net/unix").splitlines()[1:]:
-        named = line.split()[7:]
-        tries.expect(f"socket {named}", not any(name.startswith("@") for name in named))
-    return tries.violations
-
-
-def _content_whole(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def read_only_mounts() -> list[str]:
-    """15: what is mounted read-only stays so, whatever root inside does."""
-    tries = Attempts()
-    for line in _content_whole("/proc/self/mountinfo").splitlines():
-        target, options = line.split()[4:6]
-        if "ro" not in options.split(","):
-            continue
-        flags = _MS_REMOUNT | _MS_BIND
-        tries.filtered("mount", None, os.fsencode(target), None, flags, None)
-        writing = os.O_WRONLY if os.path.isfile(target) else _CREATE
-        path = target if os.path.isfile(target) else f"{target}/written-by-a-probe"
-        tries.refused(f"write {target}", _open, path, writing)
-    return sorted(set(tries.violations))
-
-
-def secrets() -> list[str]:
-    """16: nothing of the agent can be read: memory, environment, descriptors, system calls."""
-    tries = Attempts()
-    for pid in _pids():
-        if _session(pid) == _session(os.getpid()):
-            continue  # a process of this command
-        for name in ("environ", "mem", "maps", "smaps", "auxv", "syscall", "stack", "pagemap"):
-            path = f"/proc/{pid}/{name}"
-            tries.expect(f"read {path}", not _content(path))
-        for name in ("exe", "cwd", "root", "fd/0", "fd/3", "ns/pid"):
-            tries.refused(f"follow /proc/{pid}/{name}", os.readlink, f"/proc/{pid}/{name}")
-    return tries.violations
-
-
-def _session(pid: int) -> str:
-    return _content_whole(f"/proc/{pid}/stat").rpartition(")")[2].split()[3:4][0]
-
-
-def agent_is_untouchable() -> list[str]:
-    """9 and 16: root inside can neither trace the agent nor read it nor take its descriptors."""
-    tries = Attempts()
-    tries.expect("trace the agent", not _succeeds_in_child("ptrace", _PTRACE_SEIZE, 1, 0, 0))
-    tries.refused("write its memory", _open, "/proc/1/mem", os.O_RDWR)
-    tries.expect("read its environment", not _content("/proc/1/environ"))
-    tries.refused("follow its descriptors", os.readlink, "/proc/1/fd/3")
-    pidfd = os.pidfd_open(1)
-    tries.refused("take a descriptor", call, "pidfd_getfd", pidfd, 3, 0)
-    tries.refused("change its limits", resource.prlimit, 1, resource.RLIMIT_NOFILE, (9, 9))
-    return tries.violations
-
-
-def signals() -> list[str]:
-    """Every signal is sent to pid 1; the test outside sees whether it still answers.
-
-    No setting takes the kernel's protection of a namespace's first process away, so there is no
-    weakened run: what can fail here is a handler of the agent.
-    """
-    for signum in sorted(signal.valid_signals() - {signal.SIGCHLD}):
-        for _ in range(2):
-            with suppress(OSError):
-                os.kill(1, signum)
-    time.sleep(0.05)
-    state = re.search(r"^State:\t(\w)", _content_whole("/proc/1/status"), re.MULTILINE)
-    return [] if state and state[1] in "SR" else [f"pid 1 is in state {state and state[1]}"]
-
-
 def terminal_injection() -> list[str]:
     """20: nothing can be typed into a terminal, whatever the upper half of the number says."""
     tries = Attempts()
@@ -321,17 +174,17 @@ def devices() -> list[str]:
     }  # fmt: skip
     tries.violations += [f"/dev/{name}" for name in sorted(set(os.listdir("/dev")) - known)]
     for name in ("mem", "kmem", "port", "kmsg", "kvm", "fuse", "vda", "sda", "loop0", "net/tun"):
-        tries.refused(f"open /dev/{name}", _open, f"/dev/{name}", os.O_RDONLY)
+        tries.refused(f"open /dev/{name}", open_close, f"/dev/{name}", os.O_RDONLY)
     for kind, device in ((stat.S_IFCHR, os.makedev(1, 1)), (stat.S_IFBLK, os.makedev(7, 0))):
         tries.refused(f"make a device {kind:o}", os.mknod, "/tmp/node", kind | 0o600, device)
-    addresses = re.findall(r"^([0-9a-f]+) ", _content_whole("/proc/kallsyms"), re.MULTILINE)
+    addresses = re.findall(r"^([0-9a-f]+) ", text("/proc/kallsyms"), re.MULTILINE)
     tries.expect("kernel addresses", not any(int(a, 16) for a in addresses))
     return tries.violations
 
 
 def status() -> list[str]:
-    """What the kernel says about a command: privileges, filters, ids."""
-    told = dict(re.findall(r"^(\w+):\s*(.*)$", _content_whole("/proc/self/status"), re.MULTILINE))
+    """25: what the kernel says about a command: privileges, filters, ids."""
+    told = dict(re.findall(r"^(\w+):\s*(.*)$", text("/proc/self/status"), re.MULTILINE))
     tries = Attempts()
     tries.expect("new privileges", told["NoNewPrivs"] == "1")
     tries.expect("one filter only", int(told["Seccomp_filters"]) >= 2)
@@ -341,7 +194,7 @@ def status() -> list[str]:
         tries.expect(f"{name} {told[name]}", not int(told[name], 16) & ~allowed)
     for name in ("CapInh", "CapAmb"):
         tries.expect(f"{name} {told[name]}", not int(told[name], 16))
-    inside, outside, count = (int(n) for n in _content_whole("/proc/self/uid_map").split())
+    inside, outside, count = (int(n) for n in text("/proc/self/uid_map").split())
     tries.expect("host ids", (inside, count) == (0, 65_536) and outside >= 65_536)
     tries.expect("core dumps", resource.getrlimit(resource.RLIMIT_CORE) == (0, 0))
     return tries.violations
@@ -382,15 +235,4 @@ def host_limits() -> list[str]:
     with socket.socket(socket.AF_UNIX) as own:
         for option in (26, 51):
             tries.refused(f"socket filter {option}", own.setsockopt, 1, option, filters)
-    return tries.violations
-
-
-def schedule_of_the_agent() -> list[str]:
-    """9: root inside moves pid 1 to no other processor, priority or class."""
-    tries = Attempts()
-    tries.refused("sched_setaffinity", os.sched_setaffinity, 1, {0})
-    tries.refused("setpriority", os.setpriority, os.PRIO_PROCESS, 1, 19)
-    idle = os.sched_param(0)
-    tries.refused("sched_setscheduler", os.sched_setscheduler, 1, os.SCHED_IDLE, idle)
-    tries.refused("ioprio_set", call, "ioprio_set", 1, 1, 3 << 13)
     return tries.violations
