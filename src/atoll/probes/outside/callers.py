@@ -40,20 +40,21 @@ def injected(marker: str) -> tuple[str, ...]:
 def injection(site: Site) -> list[str]:
     """23: no text of any request is run, on the host or inside, and none is a fault of ours."""
     box = site.box()
-    folder = Path(tempfile.mkdtemp(prefix="atoll-probe-marks-"))
+    with tempfile.TemporaryDirectory(prefix="atoll-probe-marks-") as name:
+        return _run_by_any(site, box, Path(name))
+
+
+def _run_by_any(site: Site, box: Box, folder: Path) -> list[str]:
     folder.chmod(0o777)
     box.sh(f"mkdir -p -m 777 {folder}; echo x >{calls.EXAMPLES['path']}")
-    marks = str(folder / "mark")
-    requests = list(_injections(box, marks))
+    requests = list(_injections(box, str(folder / "mark")))
     with ThreadPoolExecutor(_WORKERS) as pool:
         told = list(pool.map(lambda one: _send(site.client, one[1]), requests))
     found = [f"{name}: {status} {code}" for (name, _), (status, code) in
              zip(requests, told, strict=True) if code == "INTERNAL_ERROR"]  # fmt: skip
     found += [f"run on the host: {path.name}" for path in folder.iterdir()]
     box.told("POST", "/start", json={})
-    found += [f"run inside: {name}" for name in box.sh(f"ls -A {folder}").split()]
-    shutil.rmtree(folder)
-    return found
+    return found + [f"run inside: {name}" for name in box.sh(f"ls -A {folder}").split()]
 
 
 def _injections(box: Box, mark: str) -> Iterator[tuple[str, calls.Request]]:
