@@ -4,8 +4,9 @@ Credentials, certificates and their renewal are the client library's. Its genera
 used: a manifest that was written for one version of the API is sent as it is to any other.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +23,9 @@ TIMEOUT = 30.0
 
 SILENCE = 330.0
 """Seconds without a word after which a watch counts as cut; servers end one sooner by themselves."""
+
+GOODBYE = 0.25
+"""Seconds the client library takes to end TLS connections after it was closed."""
 
 MAX_LINE = 8 << 20
 """Bytes of one event: an object of etcd has 1.5 MiB at most."""
@@ -71,6 +75,7 @@ class Api:
     async def close(self) -> None:
         """End all connections."""
         await self._client.close()
+        await asyncio.sleep(GOODBYE)
 
     async def get(self, path: str) -> Object | None:
         """Return an object, or None."""
@@ -124,7 +129,7 @@ class Api:
 
     async def watch(
         self, collection: str, selector: str, version: str
-    ) -> AsyncIterator[tuple[str, Object]]:
+    ) -> AsyncGenerator[tuple[str, Object], None]:
         """Yield what happens to the selected objects after *version*, until the server ends it.
 
         Raises:

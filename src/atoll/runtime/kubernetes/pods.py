@@ -7,6 +7,7 @@ answered, so that nobody's call waits for the API.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 
 import structlog
 
@@ -76,10 +77,10 @@ class Pods:
     async def _follow(self) -> None:
         while True:
             try:
-                async for kind, pod in self._api.watch(
-                    self._collection, self._selector, self._version
-                ):
-                    await self._note(kind, pod)
+                seen = self._api.watch(self._collection, self._selector, self._version)
+                async with aclosing(seen) as events:
+                    async for kind, pod in events:
+                        await self._note(kind, pod)
             except ApiError as error:
                 log.info("watch of pods broke", reason=str(error), status=error.status)
                 await asyncio.sleep(PAUSE)

@@ -1,4 +1,5 @@
 import uuid
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -56,10 +57,10 @@ async def test_a_watch_goes_on_from_where_a_list_ended() -> None:
         await cluster.create(where, secret(name))
         await cluster.delete(f"{where}/{name}")
         seen = []
-        async for kind, _ in cluster.watch(
-            where, f"t={name}", listed["metadata"]["resourceVersion"]
-        ):
-            seen.append(kind)
-            if kind == "DELETED":
-                break
+        version = listed["metadata"]["resourceVersion"]
+        async with aclosing(cluster.watch(where, f"t={name}", version)) as events:
+            async for kind, _ in events:
+                seen.append(kind)
+                if kind == "DELETED":
+                    break
         assert seen == ["ADDED", "DELETED"]

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -27,7 +27,9 @@ class Scripted:
         found = self.lists.pop(0)
         return {"items": found, "metadata": {"resourceVersion": str(100 - len(self.lists))}}
 
-    async def watch(self, _: str, __: str, version: str) -> AsyncIterator[tuple[str, Object]]:
+    async def watch(
+        self, _: str, __: str, version: str
+    ) -> AsyncGenerator[tuple[str, Object], None]:
         self.asked.append(version)
         while True:
             event = await self.events.get()
