@@ -70,12 +70,12 @@ async def test_l02_files_survive_three_rounds_of_sleep(
     for number in range(3):
         content += hashlib.sha256(str(number).encode()).digest() * 50_000
         await box.write("/workspace/file", content)
-        await box.exec(f"echo {number} >> /workspace/log")
+        await box.exec(f"echo {number} >> log")
         await sandbox.sleep()
         assert await state(sandbox) == "stopped"
         told = (await box.exec(["sha256sum", "/workspace/file"])).text.split()[0]
         assert told == hashlib.sha256(content).hexdigest()
-    assert (await box.exec(["cat", "/workspace/log"])).text == "0\n1\n2\n"
+    assert (await box.exec(["cat", "log"])).text == "0\n1\n2\n"
 
 
 async def test_l02_a_process_is_kept_by_freezing_and_started_again_after_a_stop(
@@ -105,7 +105,7 @@ async def test_l03_a_stop_tells_processes_by_the_signal_that_is_wanted(
     sandbox: atoll.Sandbox,
 ) -> None:
     script = "trap 'echo told > told; exit' INT; echo ready; while :; do sleep 0.1; done"
-    process = await sandbox.start_process(["bash", "-c", script], cwd="/workspace")
+    process = await sandbox.start_process(["bash", "-c", script])
     await process.wait_for_log("ready", timeout=30)
     await sandbox.stop("INT")
     assert (await sandbox.exec(["cat", "told"])).stdout == "told\n"

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from atoll.agent import kernel
 from atoll.wire import frames
-from atoll.wire.agent import LOG_SEGMENT
+from atoll.wire.agent import LOG_SEGMENT, log_position
 from atoll.wire.frames import Kind
 
 
@@ -51,9 +51,8 @@ class LogFile:
         return frames.encode_json(Kind.GAP, {**body, "offset": end})
 
     def _write(self, frame: bytes) -> None:
-        start = self._at
-        if start % LOG_SEGMENT + len(frame) > LOG_SEGMENT:
-            start += -start % LOG_SEGMENT
+        start = log_position(self._at, len(frame))
+        if start != self._at:
             self._free(start // LOG_SEGMENT + 1 - self._kept)
         view, at = memoryview(frame), start
         try:

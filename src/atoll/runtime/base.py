@@ -68,6 +68,7 @@ class Runtime(Protocol):
     name: str  # the program: runc, crun, runsc, bwrap
     level: str  # container, gvisor, bwrap
     by_namespace: bool  # sockets can be made in the namespaces of `Container.pid`; False: nowhere
+    takes_files: bool  # `dial` connects by unix socket, so descriptors can be handed to the agent
 
     async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
         """Make what `start` needs beside the root, which is being mounted meanwhile.

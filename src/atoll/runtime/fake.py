@@ -38,7 +38,7 @@ class FakeRuntime:
     def __init__(self, base: Path, *, tcp: bool = False) -> None:
         self._base, self._tcp = base, tcp
         self.level = "fake-tcp" if tcp else "fake"
-        self.by_namespace = not tcp
+        self.by_namespace = self.takes_files = not tcp
 
     async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
         """See `Runtime.prepare`; there is nothing to do."""

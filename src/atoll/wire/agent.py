@@ -144,5 +144,11 @@ LOG_SEGMENT: Final = 1 << 20
 this many bytes; kind 0 means that the rest of the segment is empty, or that all of it was given
 back. A GAP stands for what could not be written."""
 
+
+def log_position(end: int, length: int) -> int:
+    """Return where a frame of *length* bytes goes in a log whose last frame ends at *end*."""
+    return end if end % LOG_SEGMENT + length <= LOG_SEGMENT else end + -end % LOG_SEGMENT
+
+
 SHUTDOWN_GRACE: Final = 2.0
 """Seconds between TERM and KILL of everything when the sandbox stops."""

@@ -57,6 +57,7 @@ class ScriptedRuntime:
 
     name = level = "scripted"
     by_namespace = True
+    takes_files = True
 
     def __init__(self) -> None:
         self.running: dict[str, ContainerSpec] = {}

@@ -2,7 +2,8 @@
 
 A record is in the store before the agent is asked, so nothing ever runs that nobody knows of. Its
 `uid` is the agent's operation id: asked twice, it runs once. How its end is learnt: `Watches`.
-Output never passes through here: the agent writes logs, `processes.streams` reads them.
+Output never passes through here: the agent writes logs, or `Watches` does where it takes no
+descriptors; `processes.streams` reads them.
 """
 
 import asyncio
@@ -77,7 +78,7 @@ class Processes:
         self.table = table
         self._logs = logs
         self._settings = settings
-        self.watches = Watches(table, logs)
+        self.watches = Watches(table, logs, settings.log_mib * MIB)
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     # Starting
@@ -170,12 +171,16 @@ class Processes:
             await self.watches.fail(process, error_of(first))
             raise error_of(first)
         await self.watches.started(process, first)
-        self.watches.watch(sandbox, endpoint, process, link)
+        self.watches.watch(sandbox, endpoint, process, link, first)
 
     async def _ask(self, endpoint: Endpoint, record: ProcessRecord) -> tuple[Link, Frame]:
         fd = self._logs.create(record)
         try:
-            link = await endpoint.open(rules.header(record, self._settings.log_mib * MIB), [fd])
+            if endpoint.runtime.takes_files:
+                asked = rules.header(record, self._settings.log_mib * MIB)
+                link = await endpoint.open(asked, [fd])
+            else:
+                link = await endpoint.open(rules.header(record, None))
         finally:
             os.close(fd)
         try:

@@ -24,8 +24,8 @@ from atoll.wire.agent import LOG_SEGMENT
 from atoll.wire.frames import Frame, Kind
 
 _HEADER = 5
-_OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR})
-_LOGGED = _OUTPUT | {Kind.STARTED, Kind.GAP, Kind.EXITED, Kind.ERROR}
+OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR})
+LOGGED = OUTPUT | {Kind.STARTED, Kind.GAP, Kind.EXITED, Kind.ERROR}
 
 
 class ProcessLogs:
@@ -48,6 +48,13 @@ class ProcessLogs:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
+    def reopen(self, record: ProcessRecord) -> int:
+        """Return the log, open for reading and writing; of one that is gone, a file without name."""
+        try:
+            return os.open(self.path(record), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return os.memfd_create("log")
+
     def open(self, record: ProcessRecord) -> "LogReader":
         """Return a reader from the beginning of what is kept; a log that is gone is empty."""
         try:
@@ -66,7 +73,7 @@ class ProcessLogs:
         """Return about the last *size* bytes of output."""
         with self.open(record) as log:
             log.seek_last_segment()
-            found = (frames.decode_output(f.payload).data for f in log.rest() if f.kind in _OUTPUT)
+            found = (frames.decode_output(f.payload).data for f in log.rest() if f.kind in OUTPUT)
             return b"".join(found)[-size:]
 
     def started(self, record: ProcessRecord) -> bool:
@@ -147,6 +154,11 @@ class LogReader:
         return self._size > self._at
 
     @property
+    def position(self) -> int:
+        """Where the next frame begins."""
+        return self._at
+
+    @property
     def _size(self) -> int:
         return os.fstat(self._fd).st_size
 
@@ -161,9 +173,9 @@ class LogReader:
                 low = middle
         self._at = low * LOG_SEGMENT
 
-    def seek_last_segment(self) -> None:
-        """Go to the beginning of the last segment."""
-        self._at = self._last_segment * LOG_SEGMENT
+    def seek_last_segment(self, before: int = 0) -> None:
+        """Go to the beginning of the last segment, or that many segments before it."""
+        self._at = max(0, self._last_segment - before) * LOG_SEGMENT
 
     @property
     def _last_segment(self) -> int:
@@ -222,16 +234,17 @@ def _parse(data: bytes) -> Iterator[Frame]:
         if end > len(data):
             return
         frame = Frame(data[at], data[at + _HEADER : end])
-        _check(frame)
+        check(frame)
         yield frame
         at = end
 
 
-def _check(frame: Frame) -> None:
+def check(frame: Frame) -> None:
+    """Raise `ProcessError` when *frame* cannot stand in a log."""
     try:
-        if frame.kind not in _LOGGED:
+        if frame.kind not in LOGGED:
             raise frames.FrameError(f"frame of kind {frame.kind}")
-        if frame.kind in _OUTPUT:
+        if frame.kind in OUTPUT:
             frames.decode_output(frame.payload)
         elif frame.kind == Kind.EXITED:
             exit_of(frame)
@@ -255,9 +268,17 @@ def gap_of(frame: Frame) -> Gap:
 
 def start_of(frame: Frame) -> int:
     """Return the offset at which a frame of a log begins."""
-    if frame.kind in _OUTPUT:
+    if frame.kind in OUTPUT:
         return frames.decode_output(frame.payload).offset
     if frame.kind == Kind.GAP:
         return gap_of(frame).from_offset
     offset = msgspec.json.decode(frame.payload, type=dict).get("offset")
     return offset if isinstance(offset, int) else 0
+
+
+def end_of(frame: Frame) -> int:
+    """Return the offset of the output that follows a frame of a log."""
+    if frame.kind in OUTPUT:
+        found = frames.decode_output(frame.payload)
+        return found.offset + len(found.data)
+    return gap_of(frame).to_offset if frame.kind == Kind.GAP else 0

@@ -70,10 +70,15 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def header(record: ProcessRecord, log_limit: int) -> ExecHeader:
-    """Return what the agent is asked for."""
+def header(record: ProcessRecord, log_limit: int | None) -> ExecHeader:
+    """Return what the agent is asked for.
+
+    Args:
+        record: of the process.
+        log_limit: bytes of the log it is handed; None: it sends the output here instead.
+    """
     request = record.request
-    return ExecHeader(
+    asked = ExecHeader(
         op="exec",
         id=record.uid,
         command=request.command,
@@ -83,9 +88,11 @@ def header(record: ProcessRecord, log_limit: int) -> ExecHeader:
         user=request.user,
         timeout=None if request.timeout_ms is None else request.timeout_ms / 1000,
         detach=True,
-        quiet=True,
-        log_limit=log_limit,
+        quiet=log_limit is not None,
     )
+    if log_limit is not None:
+        asked["log_limit"] = log_limit
+    return asked
 
 
 def ended(record: ProcessRecord, exit: Exit, at: datetime) -> ProcessRecord:

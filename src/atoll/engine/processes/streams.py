@@ -7,12 +7,13 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
 from atoll.engine.link.checks import Exit
 from atoll.engine.link.link import TERMINAL
+from atoll.engine.processes.copying import LogCopy
 from atoll.engine.processes.logs import LogReader, exit_of, gap_of
 from atoll.engine.processes.records import UNKNOWN, ProcessRecord
 from atoll.errors import ProcessError
@@ -98,14 +99,28 @@ class Process:
         record: as it was stored last.
         done: set once the end is stored.
         ending: whether the end is known and being stored.
+        copy: its log, where the engine writes that.
+        silent: set unless a connection is read that tells of it.
     """
 
     def __init__(self, record: ProcessRecord) -> None:
         self.record = record
         self.done = asyncio.Event()
         self.ending = not record.live
+        self.copy: LogCopy | None = None
+        self.silent = asyncio.Event()
+        self.silent.set()
         if not record.live:
             self.done.set()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncGenerator[None, None]:
+        """Have `silent` say whether there may be more to hear."""
+        self.silent.clear()
+        try:
+            yield
+        finally:
+            self.silent.set()
 
     async def wait(self, seconds: float) -> bool:
         """Wait for the end, *seconds* at most; return whether it has come."""

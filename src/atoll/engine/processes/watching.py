@@ -3,10 +3,14 @@
 While the engine runs, from a connection that hears of nothing else. After a restart, from the
 agent, which remembers outcomes for ten minutes, or from the log, whose last frame is the outcome
 and which nobody can lose. Where neither knows it the record says that, with a reason.
+
+An agent that takes no descriptors cannot write the log: there that connection carries the output
+too, and what it brings is written before anything else is made of it.
 """
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +20,7 @@ import structlog
 from atoll.engine.link.checks import Exit, Started
 from atoll.engine.link.link import Endpoint, Link, LinkError, error_of
 from atoll.engine.processes import records as rules
+from atoll.engine.processes.copying import LogCopy
 from atoll.engine.processes.logs import ProcessLogs, exit_of
 from atoll.engine.processes.records import ProcessRecord, Status
 from atoll.engine.processes.streams import Process
@@ -34,6 +39,9 @@ Owner = tuple[str, str]
 
 _AGAIN = 0.2
 _AGAIN_MOST = 5.0
+_LAST_WORDS = 2.0
+"""Seconds at most to read what an agent sent before it ended: the buffers of its connections."""
+
 _LONGEST = 1e9
 """Seconds of run time that an agent is believed."""
 
@@ -44,11 +52,13 @@ class Watches:
     Args:
         table: where ends are stored.
         logs: where they are found too.
+        log_limit: bytes kept of a log that is written here.
     """
 
-    def __init__(self, table: ProcessTable, logs: ProcessLogs) -> None:
+    def __init__(self, table: ProcessTable, logs: ProcessLogs, log_limit: int) -> None:
         self._table = table
         self._logs = logs
+        self._log_limit = log_limit
         self._live: dict[Owner, dict[str, Process]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -110,12 +120,33 @@ class Watches:
             await self._table.put(process.record)
 
     def watch(
-        self, sandbox: "Sandbox", endpoint: Endpoint, process: Process, link: Link | None
+        self,
+        sandbox: "Sandbox",
+        endpoint: Endpoint,
+        process: Process,
+        link: Link | None,
+        first: Frame | None = None,
     ) -> None:
-        """Wait for the end, on *link* or on a new connection."""
-        self.spawn(self._watch(sandbox, endpoint, process, link))
+        """Wait for the end, on *link*, which has brought *first*, or on a new connection."""
+        self.spawn(self._watch(sandbox, endpoint, process, link, first))
 
     async def _watch(
+        self,
+        sandbox: "Sandbox",
+        endpoint: Endpoint,
+        process: Process,
+        link: Link | None,
+        first: Frame | None,
+    ) -> None:
+        if endpoint.runtime.takes_files:
+            await self._until_settled(sandbox, endpoint, process, link)
+            return
+        async with LogCopy(self._logs.reopen(process.record), self._log_limit) as process.copy:
+            if first:
+                await process.copy.append(first)
+            await self._until_settled(sandbox, endpoint, process, link)
+
+    async def _until_settled(
         self, sandbox: "Sandbox", endpoint: Endpoint, process: Process, link: Link | None
     ) -> None:
         delay = _AGAIN
@@ -135,12 +166,16 @@ class Watches:
 
     async def _attach(self, endpoint: Endpoint, process: Process) -> Link:
         header = {"op": "attach", "id": process.record.uid, "from_offset": 0, "quiet": True}
+        if process.copy:
+            header |= {"from_offset": process.copy.offset, "quiet": False}
         return await endpoint.open(header)
 
     async def _listen(self, process: Process, link: Link) -> None:
-        async with link:
+        async with link, process.listening():
             # No limit of silence: a frozen sandbox says nothing, and a dead one hangs up.
             async for frame in link.frames(silence=None):
+                if process.copy:
+                    await process.copy.append(frame)
                 if frame.kind == Kind.STARTED:
                     await self.started(process, frame)
                 elif frame.kind in {Kind.EXITED, Kind.ERROR}:
@@ -174,12 +209,21 @@ class Watches:
 
     async def gone(self, owner: Owner, reason: str) -> None:
         """The sandbox does not run any more: neither does any of its processes."""
+        await self._heard_out(owner)
         for record in await self._table.of(owner):
             if record.live:
                 process = self.find(record) or self.add(record)
                 if not await self._settle_by_log(process):
                     lost = rules.lost(process.record, Status.KILLED, reason, sandboxes.now())
                     await self._finish(process, lost)
+
+    async def _heard_out(self, owner: Owner) -> None:
+        """Wait until what ended agents have sent is in the logs; they have hung up by now."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                for process in self.of(owner):
+                    if process.copy:
+                        await process.silent.wait()
 
     async def adopt(self, sandbox: "Sandbox", endpoint: Endpoint) -> None:
         """Wait for the processes that an earlier engine started."""

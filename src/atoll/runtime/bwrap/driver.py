@@ -65,6 +65,7 @@ class BwrapRuntime:
     name = "bwrap"
     level = "bwrap"
     by_namespace = False
+    takes_files = True
 
     def __init__(
         self, host: command.Host, agent: AgentBundle, state_dir: Path, timeout: float

@@ -55,6 +55,7 @@ class OciRuntime:
 
     level = "container"
     by_namespace = True
+    takes_files = True
 
     def __init__(
         self,

@@ -9,23 +9,24 @@ from pathlib import Path
 import pytest
 
 import atoll
+from atoll.wire.agent import REPLAY_WINDOW
 from integration.engine.printing import survive
-from integration.server.engines import EngineProcess
+from integration.server.engines import EngineProcess, eventually
 
 
 class Engines:
     """Engines on one state directory, one after the other."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self._state_dir = state_dir
-        self.now = EngineProcess(state_dir)
+    def __init__(self, state_dir: Path, level: str) -> None:
+        self.state_dir, self._level = state_dir, level
+        self.now = EngineProcess(state_dir, level=level)
         self.url = f"unix://{self.now.hello['socket']}"
 
     def kill(self) -> None:
         self.now.end(signal.SIGKILL)
 
     def start(self) -> None:
-        self.now = EngineProcess(self._state_dir)
+        self.now = EngineProcess(self.state_dir, level=self._level)
         assert "error" not in self.now.hello
 
     def replace(self, away: float = 0.0) -> None:
@@ -34,9 +35,10 @@ class Engines:
         self.start()
 
 
-@pytest.fixture
-def engines(tmp_path: Path) -> Iterator[Engines]:
-    found = Engines(tmp_path / "state")
+@pytest.fixture(params=["fake", "fake-tcp"])
+def engines(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Engines]:
+    """Agents that write logs themselves, and agents whose output the engine writes down."""
+    found = Engines(tmp_path / "state", request.param)
     yield found
     if found.now.process.poll() is not None:
         found.start()
@@ -69,6 +71,7 @@ async def test_ends_while_no_engine_runs_are_learnt_from_the_agent(engines: Engi
         assert (ended.end_time - ended.start_time).total_seconds() == pytest.approx(0.3, abs=0.2)
 
 
+@pytest.mark.parametrize("engines", ["fake"], indirect=True)
 async def test_an_end_is_learnt_from_the_log_when_the_agent_is_gone_too(engines: Engines) -> None:
     async with atoll.connect(engines.url) as env:
         sandbox = atoll.get_sandbox(env.Sandbox, "box")
@@ -91,6 +94,32 @@ async def test_an_end_is_learnt_from_the_log_when_the_agent_is_gone_too(engines:
         assert (told.status, told.reason) == ("killed", "its sandbox ended")
         assert (await ended.get_logs()).stdout == "last\n"
         assert (await cut.get_logs()).stdout == "begin\n"
+
+
+@pytest.mark.parametrize("engines", ["fake-tcp"], indirect=True)
+async def test_what_an_agent_no_longer_keeps_when_an_engine_comes_back_is_a_gap(
+    engines: Engines,
+) -> None:
+    printed = REPLAY_WINDOW + (1 << 20)
+    async with atoll.connect(engines.url) as env:
+        sandbox = atoll.get_sandbox(env.Sandbox, "box")
+        script = f"echo begin; read -r _ < go; head -c {printed} /dev/zero; echo end"
+        await sandbox.exec("mkfifo go")
+        process = await sandbox.start_process(script)
+        await process.wait_for_log("begin")
+        engines.kill()
+        (fifo,) = engines.state_dir.glob("layers/**/go")
+        fifo.write_text("\n")
+        eventually(lambda: not Path(f"/proc/{process.pid}").exists())
+        engines.start()
+        assert await process.wait_for_exit(10) == 0
+        events = [event async for event in sandbox.stream_process_logs(process.id)]
+    told = [type(event).__name__ for event in events]
+    assert told[:3] == ["Started", "Stdout", "Gap"]
+    gap = next(event for event in events if isinstance(event, atoll.Gap))
+    kept = b"".join(event.data for event in events if isinstance(event, atoll.Stdout))
+    assert len(kept) + gap.to_offset - gap.from_offset == len("begin\n") + printed + len("end\n")
+    assert kept.endswith(b"\0end\n")
 
 
 def _parent(pid: int) -> int:
