@@ -24,8 +24,8 @@ from atoll.settings import StorageSettings
 
 _BASE_NAME = "atoll/base:latest"
 
-UID = 61_742
-"""Of nobody: above those of people, below those of containers."""
+UID = 400_000_000 + os.getpid()
+"""Of nobody, and of this run alone: at its end all that runs as this user is killed."""
 
 
 class User(NamedTuple):

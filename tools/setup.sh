@@ -13,7 +13,7 @@ PATH=$PATH:/usr/sbin:/sbin
 # package:command that shows it is there
 packages=(
   runc:runc btrfs-progs:mkfs.btrfs nftables:nft iproute2:ip
-  mmdebstrap:mmdebstrap buildah:buildah skopeo:skopeo
+  mmdebstrap:mmdebstrap uidmap:newuidmap buildah:buildah skopeo:skopeo
   s3fs:s3fs rclone:rclone fuse3:fusermount3 bubblewrap:bwrap
   util-linux:setpriv zstd:zstd tar:tar
   ca-certificates:update-ca-certificates git:git

@@ -52,7 +52,9 @@ def level(request: pytest.FixtureRequest) -> str:
     reason = asyncio.run(_missing())
     if reason and os.environ.get("ATOLL_CI"):
         pytest.fail(f"no real containers on the machine of a CI run: {reason}")
-    return "fake" if reason else "container"
+    if reason:
+        return "fake"
+    return "bwrap" if os.geteuid() else "container"
 
 
 async def _missing() -> str | None:

@@ -15,7 +15,7 @@ from atoll import errors
 from atoll.agent import confine, kernel, users
 from atoll.agent.config import Config
 from atoll.agent.descriptors import keep_only
-from atoll.agent.stub import default_signals, drop_bounding_set, take_ids
+from atoll.agent.stub import default_signals, drop_bounding_set, set_limits, take_ids
 from atoll.wire import frames
 from atoll.wire.frames import Kind
 
@@ -112,6 +112,7 @@ def _confine(sock: socket.socket, user: str, config: Config) -> None:
     os.umask(confine.UMASK)
     with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"%d" % FIRST_TO_GO)
+    set_limits(config.limits)
     # Nobody inside may trace it, root neither: it holds a connection to the engine and, for a
     # moment, the way into the commands' cgroup. Its own dispatch in /proc are closed from here on.
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)

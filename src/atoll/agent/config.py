@@ -26,6 +26,7 @@ class Config(NamedTuple):
     hostname: str = ""
     confine: bool = True  # False: on a bare host, in tests
     version: str = ""
+    limits: Mapping[str, int] = MappingProxyType({})  # of each command: NPROC, DATA, FSIZE, …
     files: int = 1024  # soft limit of open files of commands; the agent takes what it may
     image: Mapping[str, Any] | None = (
         None  # `env` and `workdir` of an image that only the agent sees

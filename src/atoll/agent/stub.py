@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Final, NoReturn
@@ -63,10 +63,20 @@ def _prepare(config: Config) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(config.files, hard), hard))
+    set_limits(config.limits)
     give_way(confine.OOM_SCORE_ADJ)
     if config.confine:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.install_filter(commands_filter())
+
+
+def set_limits(limits: Mapping[str, int]) -> None:
+    """Set what the runtime has no cgroup for; nobody inside can raise it again."""
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (most, most))
 
 
 def take_defaults(config: Config) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from atoll.cli import checks
+from atoll.cli import checks, doctor_user
 from atoll.cli.checks import Check, Report, Verdict
 from atoll.cli.options import AsJson, print_json
 from atoll.errors import SandboxError
@@ -65,6 +65,8 @@ def doctor(
 async def examine(settings: Settings) -> Report:
     """Look at the host and return what was found."""
     uid = os.geteuid()
+    if uid:
+        return await doctor_user.examine(uid)
     runtime_name, runtime_check, cgroup_check = await _runtime(settings.runtime.oci)
     found = [
         checks.root(uid),
@@ -75,8 +77,7 @@ async def examine(settings: Settings) -> Report:
         checks.fuse(present=_has_fuse()),
         *(checks.tool(name, shutil.which(name, path=_PATH)) for name in checks.TOOLS),
     ]
-    if uid == 0:
-        found += [await _storage(settings), *await _network(settings.network)]
+    found += [await _storage(settings), *await _network(settings.network)]
     return checks.report(found, runtime_name)
 
 

@@ -6,14 +6,12 @@ a host, and the base image has to be there before the first one starts.
 
 import asyncio
 import json
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from atoll.cli import privilege
 from atoll.cli.options import print_table
 from atoll.images.layout import Image
 from atoll.images.steps import Progress
@@ -111,9 +109,6 @@ def prune(
 
 
 def _make(work: Callable[[ImageStore, Progress], Awaitable[Image]], as_json: bool) -> None:
-    if uid := os.geteuid():
-        raise privilege.needs_root(f"uid {uid} cannot build or pull images", uid)
-
     async def run() -> Image:
         return await work(_store(), _progress(as_json))
 

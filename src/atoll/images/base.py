@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from atoll.errors import ImageBuildFailedError, RuntimeNotAvailableError
 from atoll.host import process
 from atoll.images import apt, recipe
+from atoll.images.archive import Bounded, Limits, Tree, fill
 from atoll.images.steps import Progress, StepFailedError, Stopwatch, missing_tool, run_step
 
 STEP_TIMEOUT = 1_800.0
@@ -58,6 +59,7 @@ _NODE_SCRIPTS = {
     "npx": "npm/bin/npx-cli.js",
     "corepack": "corepack/dist/corepack.js",
 }
+_AS_ROOT = ["--mode=root", "--format=directory"]
 _EMPTIED = ("dev", "tmp", "var/cache/apt", "var/lib/apt/lists", "var/tmp")
 _HOST_TRACES = ("etc/hostname", "etc/resolv.conf", "etc/machine-id", "etc/hosts")
 
@@ -131,7 +133,7 @@ async def archive(root: Path, target: Path | None) -> tuple[str, int]:
     reader, writer = os.pipe2(os.O_CLOEXEC)
     hashing = asyncio.create_task(asyncio.to_thread(_hash, reader, target))
     argv: list[str | Path] = [
-        "tar", "--create", "--sort=name", "--numeric-owner", "--format=posix",
+        "tar", "--create", *_owners(), "--sort=name", "--numeric-owner", "--format=posix",
         "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
         "--xattrs", "--xattrs-include=security.capability", "--directory", root, ".",
     ]  # fmt: skip
@@ -145,6 +147,10 @@ async def archive(root: Path, target: Path | None) -> tuple[str, int]:
     return result
 
 
+def _owners() -> list[str]:
+    return ["--owner=0", "--group=0"] if os.geteuid() else []
+
+
 async def _together(*steps: Coroutine[Any, Any, None]) -> None:
     """Run *steps* at once; the first failure ends the others and is raised as it is."""
     try:
@@ -156,11 +162,9 @@ async def _together(*steps: Coroutine[Any, Any, None]) -> None:
 
 
 def _require_host() -> None:
-    if os.geteuid() != 0:
-        raise RuntimeNotAvailableError(
-            "building the base image needs root", suggestion="run it with sudo"
-        )
-    for tool in ("mmdebstrap", "tar", "setpriv", "unshare"):
+    # Debian's packages have files of many users: without root these are the user's subordinate ids.
+    of_user = ("newuidmap",) if os.geteuid() else ()
+    for tool in ("mmdebstrap", "tar", "setpriv", "unshare", *of_user):
         if not shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin"):
             raise missing_tool(tool)
     if not Path(apt.KEYRING).exists():
@@ -182,14 +186,27 @@ async def _bootstrap(
 ) -> None:
     dump = await process.run(["apt-config", "dump"])
     options = apt.acquire_options(dump.stdout.decode(errors="replace"))
+    packed = root.with_name(f"{root.name}.tar")
+    form = ["--mode=unshare", "--format=tar"] if os.geteuid() else _AS_ROOT
     argv: list[str | Path] = [
-        "mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory",
+        "mmdebstrap", *form, "--variant=minbase",
         f"--keyring={apt.KEYRING}", f"--include={','.join(wanted.packages)}",
         *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
         *(f"--aptopt={option}" for option in options),
-        wanted.suite, root, *wanted.sources,
+        wanted.suite, packed if os.geteuid() else root, *wanted.sources,
     ]  # fmt: skip
-    await run_step(argv, progress, timeout=STEP_TIMEOUT, env=env)
+    await run_step(argv, progress, timeout=STEP_TIMEOUT, env=env, many_ids=True)
+    if os.geteuid():
+        await asyncio.to_thread(_unpack_as_own, packed, root)
+
+
+def _unpack_as_own(packed: Path, root: Path) -> None:
+    """Unpack what mmdebstrap made: all files are this user's, whoever they belonged to."""
+    root.mkdir(mode=0o755)
+    with packed.open("rb") as file:
+        limits = Limits()
+        fill(Tree(root, owners=False), Bounded(file, limits.size), limits)
+    packed.unlink()
 
 
 async def _download(
@@ -246,9 +263,14 @@ def _finish(root: Path) -> None:
         (root / name).unlink(missing_ok=True)
         (root / name).touch(0o644)
     (root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
-    (root / "etc/apt/apt.conf.d/90lean").write_bytes(_APT_CONF)
+    (root / "etc/apt/apt.conf.d/90lean").write_bytes(_APT_CONF + _one_user())
     (root / "workspace").mkdir(exist_ok=True)
     (root / "tmp").chmod(0o1777)
+
+
+def _one_user() -> bytes:
+    """Return what apt needs to know where it has no other user to fetch packages as."""
+    return b'APT::Sandbox::User "root";\n' if os.geteuid() else b""
 
 
 def _empty(folder: Path) -> None:

@@ -26,11 +26,13 @@ _PACKAGES = {
     "setpriv": "util-linux",
     "unshare": "util-linux",
     "nsenter": "util-linux",
+    "newuidmap": "uidmap",
     "pip3": "python3-pip",
 }
 _MAX_LINE = 2_000
+_WITH_ENGINE = ("setpriv", "--pdeathsig=KILL")
 _NAMESPACES = (
-    "setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
+    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
     "--mount-proc",
 )  # fmt: skip
 
@@ -52,8 +54,9 @@ async def run_step(
     timeout: float,
     env: Mapping[str, str] | None = None,
     root: Path | None = None,
+    many_ids: bool = False,
 ) -> None:
-    """Run *argv* and pass on its output, line by line.
+    """Run *argv* and pass on its output, line by line. Without root it is root of its namespaces.
 
     Args:
         argv: program and arguments.
@@ -61,6 +64,7 @@ async def run_step(
         timeout: seconds until everything the step started is killed.
         env: added to a minimal environment.
         root: directory to run it in as its root; None: the host's own.
+        many_ids: without root, it makes a namespace with more than one user by itself.
 
     Raises:
         RuntimeNotAvailableError: the program is not installed.
@@ -75,11 +79,16 @@ async def run_step(
         tail.append(line)
         progress(line)
 
-    code = await _stream([*_NAMESPACES, *chroot, *argv], show, timeout=timeout, env=env)
+    alone = () if many_ids and os.geteuid() else (*_NAMESPACES, *_own_user())
+    code = await _stream([*_WITH_ENGINE, *alone, *chroot, *argv], show, timeout=timeout, env=env)
     if code == 127 and not root:
         raise missing_tool(program)
     if code:
         raise StepFailedError(program, code, "\n".join(tail))
+
+
+def _own_user() -> tuple[str, ...]:
+    return ("--user", "--map-root-user") if os.geteuid() else ()
 
 
 def missing_tool(program: str) -> SandboxError:

@@ -5,6 +5,7 @@ image an engine needs, also for a sandbox that sleeps, is marked by `hold`: the 
 crash of the engine and means nothing any more once that engine's state directory is gone.
 """
 
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,7 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from atoll.errors import ImageNotFoundError, InvalidImageError, SandboxError, from_os_error
+from atoll.errors import (
+    ImageNotFoundError,
+    InvalidImageError,
+    NotSupportedByRuntimeError,
+    SandboxError,
+    from_os_error,
+)
 from atoll.host.threads import run_to_end
 from atoll.images import base, certificates, context, reference
 from atoll.images.archive import Limits
@@ -118,7 +125,14 @@ class ImageStore:
             InvalidImageError: the Dockerfile, tag or context is malformed.
             FileTooLargeError: the context is over the limit.
             RuntimeNotAvailableError: a tool is missing.
+            NotSupportedByRuntimeError: this is not root.
         """
+        if uid := os.geteuid():
+            raise NotSupportedByRuntimeError(
+                "an engine without root cannot build Dockerfiles",
+                context={"uid": uid, "image": tag},
+                suggestion="build it elsewhere and name it by its registry; or run the engine as root",
+            )
         name = reference.parse(tag)
         if name.digest or name.name == reference.BASE:
             raise InvalidImageError(f"an image cannot be built as {tag}")

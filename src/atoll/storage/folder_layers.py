@@ -1,8 +1,7 @@
 """Layers as folders of the user's, for engines without root: no limit of their size is enforced.
 
-No file system of their own can be mounted, and no quota set, without root. What stays: one file
-cannot be larger than the limit (see `atoll.runtime.bwrap`), no layer is made on a disk that is
-nearly full, and `usage` is measured.
+No file system of their own can be mounted, and no quota set, without root. What stays: no layer is
+made on a disk that is nearly full, and `usage` is measured.
 """
 
 from contextlib import AbstractContextManager, nullcontext

@@ -18,3 +18,8 @@ def test_an_address_needs_a_token() -> None:
 def test_anything_else_is_refused(data: bytes) -> None:
     with pytest.raises((ValueError, TypeError)):
         parse(data)
+
+
+def test_limits_of_commands_are_none_unless_given() -> None:
+    assert parse(b"{}").limits == {}
+    assert parse(b'{"limits": {"NPROC": 7}}').limits == {"NPROC": 7}

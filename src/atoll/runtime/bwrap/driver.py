@@ -39,6 +39,9 @@ LOG_SIZE: Final = 1 << 18
 LOG_TAIL: Final = 4_000
 """Bytes of it that are quoted in an error."""
 
+LEAST_DATA: Final = 1 << 30
+"""Bytes of private memory that a process may map at least: Node.js takes 600 MB to start."""
+
 ORPHAN_TIMEOUT: Final = 5.0
 """Seconds for a sandbox to end that was told no configuration."""
 
@@ -313,9 +316,20 @@ def agent_config(spec: ContainerSpec) -> bytes:
         "env": spec.env,
         "hostname": spec.hostname,
         "confine": True,
+        "limits": limits(spec),
         "version": getattr(atoll, "__version__", ""),
     }
     return json.dumps(config).encode()
+
+
+def limits(spec: ContainerSpec) -> dict[str, int]:
+    """Return what each process of a command is limited to: no cgroup holds them together.
+
+    Processes are counted in the user namespace, so that limit is the sandbox's; the agent has a
+    higher one. Address space is not memory in use: browsers and JITs map far more than they touch,
+    so the smallest sandbox is given room for them.
+    """
+    return {"NPROC": spec.pids, "DATA": max(spec.memory, LEAST_DATA)}
 
 
 async def _tell(config: socket.socket, data: bytes) -> bool:

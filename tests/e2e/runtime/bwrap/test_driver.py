@@ -14,9 +14,12 @@ from atoll.errors import RuntimeNotAvailableError
 Host = Any
 
 
+BOMB = "import os, time\nwhile True:\n try: os.fork()\n except OSError: time.sleep(1)"
+
+
 def nobody_is_left(host: Host) -> None:
     """Bubblewrap itself ends a moment after its sandbox."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 20
     while left := host.processes():
         assert time.monotonic() < until, [Path(f"/proc/{p}/stat").read_text()[:60] for p in left]
         time.sleep(0.01)
@@ -108,6 +111,20 @@ def test_many_at_once_start_and_go(host: Host) -> None:
     with ThreadPoolExecutor(8) as threads:
         assert sorted(threads.map(life, range(8))) == sorted(f"many-{n}" for n in range(8))
     nobody_is_left(host)
+
+
+def test_limits_hold_without_a_cgroup_and_leave_the_agent_alone(host: Host) -> None:
+    box = host.box("greedy")
+    box.start_process(["python3", "-c", BOMB])
+    until = time.monotonic() + 30
+    while box.metrics().pids < box.metrics().limits.pids - 8:
+        assert time.monotonic() < until
+    assert box.exec(["/bin/echo", "served"]).stdout == "served\n"
+    box.destroy()
+    nobody_is_left(host)
+    large = box.exec(["python3", "-c", "bytearray(3 << 30)"])
+    assert (large.exit_code, "MemoryError" in large.stderr) == (1, True)
+    box.destroy()
 
 
 def test_root_inside_cannot_trace_the_agent(host: Host) -> None:

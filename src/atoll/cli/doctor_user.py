@@ -1,0 +1,78 @@
+"""The look that `atoll doctor` takes at the host of a user who is not root."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import atoll
+from atoll.cli import checks_user
+from atoll.cli.checks import Check, Report, Verdict
+from atoll.errors import SandboxError
+from atoll.host import process
+from atoll.runtime.bwrap import program
+
+_TRIAL = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from atoll.runtime.bwrap import launcher as l; l.enter_namespaces(); l.mount_root(*{plan})"
+)
+
+
+async def examine(uid: int) -> Report:
+    """Look at the host and return what was found."""
+    bubblewrap = await _bubblewrap()
+    found = [
+        checks_user.user(uid),
+        checks_user.kernel(os.uname().release),
+        checks_user.namespaces(
+            _number("user/max_user_namespaces"),
+            _number("kernel/unprivileged_userns_clone"),
+            _number("kernel/apparmor_restrict_unprivileged_userns"),
+        ),
+        bubblewrap,
+        checks_user.root(await trial()),
+        checks_user.limits(),
+        checks_user.network(),
+        checks_user.image(
+            ids=bool(process.find("newuidmap")),
+            mmdebstrap=bool(process.find("mmdebstrap")),
+            skopeo=bool(process.find("skopeo")),
+        ),
+    ]
+    usable = not any(check.verdict is Verdict.FAILED for check in found)
+    level = "bwrap" if usable else None
+    return Report(isolation=level, runtime=level, checks=found)
+
+
+async def _bubblewrap() -> Check:
+    try:
+        chosen = await program.choose(program.candidates())
+    except SandboxError as error:
+        return checks_user.bubblewrap(None, error.message)
+    return checks_user.bubblewrap(str(chosen.path), chosen.version)
+
+
+async def trial() -> str | None:
+    """Mount an overlay as a sandbox's would be; return why that failed, None if it did not."""
+    folder = Path(tempfile.mkdtemp(prefix=".atoll-doctor-", dir=Path.home()))
+    try:
+        names = [folder / name for name in ("lower", "upper", "work", "root")]
+        for path in names:
+            path.mkdir()
+        lower, *others = map(str, names)
+        code = _TRIAL.format(plan=json.dumps([[lower], *others]))
+        package = Path(atoll.__file__).parent.parent
+        done = await process.run([sys.executable, "-I", "-S", "-c", code, package], timeout=10)
+        lines = done.message.splitlines()
+        return lines[-1] if done.code else None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _number(name: str) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(Path("/proc/sys", name).read_text("ascii"))
+    return None
