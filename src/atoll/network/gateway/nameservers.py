@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 
+import dns.asyncbackend
 import dns.asyncquery
 import dns.exception
 import dns.message
@@ -22,6 +23,9 @@ ROUNDS = 2
 
 PAYLOAD = 1_232
 """Bytes of an answer by UDP that are never fragmented; larger ones come by TCP."""
+
+_BACKEND = dns.asyncbackend.get_backend("asyncio")
+"""Named, because it is found by an import, and a process that is confined imports nothing more."""
 
 _FAILURES = (dns.exception.DNSException, OSError, TimeoutError, EOFError, ValueError)
 
@@ -65,10 +69,18 @@ async def _ask(
         _mixed(name), kind, use_edns=0, payload=PAYLOAD, id=secrets.randbits(16)
     )
     answer, by_tcp = await dns.asyncquery.udp_with_fallback(
-        query, address, timeout=TIMEOUT, port=port, ignore_unexpected=True, ignore_errors=True
+        query,
+        address,
+        timeout=TIMEOUT,
+        port=port,
+        ignore_unexpected=True,
+        ignore_errors=True,
+        backend=_BACKEND,
     )
     if not by_tcp and not _echoes(answer, query):
-        answer = await dns.asyncquery.tcp(query, address, timeout=TIMEOUT, port=port)
+        answer = await dns.asyncquery.tcp(
+            query, address, timeout=TIMEOUT, port=port, backend=_BACKEND
+        )
     if not isinstance(answer, dns.message.QueryMessage):
         raise dns.exception.FormError
     return answer
