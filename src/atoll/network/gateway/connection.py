@@ -223,8 +223,10 @@ class Connection:
         self, server_name: str | None, tls: ssl.SSLContext | None = None
     ) -> None:
         """Serve requests, each of which is decided and written down by itself."""
-        _, channel = await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: Channel(self._client_gone),
+        # Made before: with TLS, uvloop returns a protocol of its own.
+        channel = Channel(self._client_gone)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: channel,
             self._client,
             ssl=tls,
             ssl_handshake_timeout=HANDSHAKE if tls else None,

@@ -60,8 +60,12 @@ class Server:
         connection = await dialer.connect(place.address, place.port)
         tls: ssl.SSLContext | None = dialer.trust if place.encrypted else None
         try:
-            _, channel = await loop.create_connection(
-                Channel, sock=connection, ssl=tls, server_hostname=place.host if tls else None
+            channel = Channel()
+            await loop.create_connection(
+                lambda: channel,
+                sock=connection,
+                ssl=tls,
+                server_hostname=place.host if tls else None,
             )
         except BaseException:
             connection.close()
