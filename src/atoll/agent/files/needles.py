@@ -9,6 +9,7 @@ The expression is read by the parser that compiles it, so that both mean the sam
 
 import re
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 MAX_NEEDLES: Final = 20
@@ -35,10 +36,9 @@ class Needles(NamedTuple):
 
 def of_expression(expression: re.Pattern[str]) -> Needles | None:
     """Return what every match of *expression* holds one of; None: nothing is known."""
-    from re import _parser  # type: ignore[attr-defined]
-
+    parser: Any = import_module("re._parser")  # private, and known to no checker of types
     any_case = bool(expression.flags & re.IGNORECASE)
-    tree = _parser.parse(expression.pattern, expression.flags)
+    tree = parser.parse(expression.pattern, expression.flags)
     found = _required(tree, any_case=any_case)
     if not found or len(found) > MAX_NEEDLES:
         return None
