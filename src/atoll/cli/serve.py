@@ -27,9 +27,11 @@ def serve(
     """Serve the API on a unix socket and a TCP port until SIGTERM; sandboxes run on."""
     import uvloop
 
+    from atoll.host import privacy
     from atoll.load_settings import load
     from atoll.server import logs, main
 
+    privacy.keep()
     given: dict[str, Any] = {
         "server.host": host, "server.port": port, "storage.state_dir": state_dir,
         "server.tls_certificate": tls_certificate, "server.tls_key": tls_key,

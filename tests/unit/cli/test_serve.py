@@ -22,6 +22,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(main, "serve", fake)
     monkeypatch.setattr("atoll.server.logs.configure", lambda *_: None)
+    monkeypatch.setattr("atoll.host.privacy.keep", lambda: None)
     yield found
     structlog.reset_defaults()
 
