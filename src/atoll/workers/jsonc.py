@@ -43,6 +43,14 @@ def parse(text: str) -> tuple[Any, dict[Path, Position]]:
     return value, reader.positions
 
 
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -79,13 +87,18 @@ class _Reader:
             found = repr(start) if start else "the end of the file"
             raise self.error(f"expected a value, found {found}", index)
         self.end = match.end()
-        return json.loads(match[0])
+        try:
+            return json.loads(match[0])
+        except ValueError:  # thousands of digits
+            raise self.error("this number is too long", index) from None
 
     def _string(self, index: int) -> str:
         try:
             text, self.end = _DECODER.raw_decode(self.text, index)
         except json.JSONDecodeError as error:
             raise self.error(error.msg, error.pos) from None
+        if not _encodable(text):
+            raise self.error("half of a surrogate pair is no character", index)
         return str(text)
 
     def _object(self, path: Path, index: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ named once in a warning; wrong values are errors that name file, line and column
 import difflib
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from atoll.workers import jsonc
 FILES = ("wrangler.jsonc", "wrangler.json", "wrangler.toml")
 """Names looked for, in this order."""
 
+_TOO_DEEP = "nested too deeply"
 _SOURCE_SUFFIXES = {".ts", ".js", ".mjs", ".tsx", ".jsx"}
 
 
@@ -165,19 +167,25 @@ def load(root: Path, environment: str | None = None) -> Project:
 
 
 def _read(file: Path) -> tuple[Any, dict[jsonc.Path, jsonc.Position]]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise _error(file, f"not UTF-8 text: {error.reason}", (1, 1)) from None
+    text = _text(file)
     if file.suffix == ".toml":
         try:
             return tomllib.loads(text), {}
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:
             raise _error(file, str(error), None) from None
+        except RecursionError:
+            raise _error(file, _TOO_DEEP, None) from None
     try:
         return jsonc.parse(text)
     except jsonc.JsoncError as error:
         raise _error(file, error.message, error.position) from None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise _error(file, f"not UTF-8 text: {error.reason}", (1, 1)) from None
 
 
 def _error(file: Path, message: str, position: jsonc.Position | None) -> InvalidConfigError:
@@ -210,6 +218,8 @@ def _convert(
         message, _, where = str(error).partition(" - at `$")
         path = _parse_path(where.rstrip("`"))
         raise _error(file, _with_key(message, path), _position(path, positions)) from None
+    except RecursionError:  # jsonc has a limit of its own
+        raise _error(file, _TOO_DEEP, None) from None
 
 
 def _parse_path(text: str) -> jsonc.Path:
@@ -292,8 +302,9 @@ def _entry(root: Path, file: Path, main: str, position: jsonc.Position | None) -
     path = Path(main)
     if path.suffix in _SOURCE_SUFFIXES:
         path = path.with_suffix(".py")
-    if (root / path).is_file():
-        return root / path
+    with suppress(OSError):  # a name that is too long
+        if (root / path).is_file():
+            return root / path
     hint = f' ("main" is {main}; its Python twin is looked for)' if path != Path(main) else ""
     raise _error(file, f"the Worker's entry {path} is missing{hint}", position)
 
@@ -304,7 +315,7 @@ def _secrets(root: Path) -> dict[str, str]:
     if file is None:
         return {}
     found: dict[str, str] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(_text(file).splitlines(), start=1):
         text = line.strip().removeprefix("export ")
         if not text or text.startswith("#"):
             continue

@@ -10,6 +10,8 @@ from typing import Any
 
 from atoll.errors import ContainerUnavailableError, SandboxError
 
+_ERRORS = ("error", "fatal", "panic")
+
 _SUGGESTIONS = (
     ("cgroup", "check that the engine may write to its cgroup hierarchies"),
     ("seccomp", "this kernel or runtime lacks seccomp filters; see `atoll doctor`"),
@@ -59,20 +61,26 @@ def without(text: str, private: Mapping[str, str]) -> str:
 
 def _last_error(lines: Iterable[str]) -> str:
     """The last message is the outermost: runtimes wrap causes into it."""
-    messages = [str(entry["msg"]) for entry in map(_entry, lines) if _is_error(entry)]
+    messages = [_text(entry["msg"]) for entry in map(_entry, lines) if _is_error(entry)]
     return messages[-1] if messages else ""
 
 
 def _entry(line: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry, dict) else {}
 
 
 def _is_error(entry: dict[str, Any]) -> bool:
-    return bool(entry.get("msg")) and entry.get("level") in {"error", "fatal", "panic"}
+    told = entry.get("msg")
+    return bool(told) and isinstance(told, str) and entry.get("level") in _ERRORS
+
+
+def _text(told: str) -> str:
+    """Return *told* without lone surrogates: JSON can spell them, an answer cannot be sent with."""
+    return told.encode(errors="replace").decode()
 
 
 def _suggestion(reason: str) -> str | None:
