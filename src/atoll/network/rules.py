@@ -242,12 +242,20 @@ def _through_host(rules: Filter) -> str:
 
 
 def _from_gateway(rules: Filter) -> str:
+    """Return what the gateway's user may send.
+
+    The kernel's own packets, as IPv6 neighbour advertisements, have no user: ``skuid != uid`` would
+    not match them either.
+    """
     if not rules.redirect:
         return ""
     return f"""
   chain from_gateway {{
     type filter hook output priority filter - 10; policy accept;
-    meta skuid != {rules.redirect.uid} accept
+    meta skuid {rules.redirect.uid} goto gateway_out
+  }}
+
+  chain gateway_out {{
     ct direction reply accept
     {_asking()}oifgroup {rules.group} {_REFUSE}
     ip daddr {rules.cidr} {_REFUSE}

@@ -27,10 +27,13 @@ _LATE = (encodings.idna.__name__, "encodings.latin_1", "stringprep", "unicodedat
 def main() -> None:
     """Run until the engine says stop."""
     args = _arguments().parse_args()
+    _log_plainly()
     for name in _LATE:
         importlib.import_module(name)
     dns.rdata.load_all_types()  # type: ignore[no-untyped-call]
     context = trust(args.trust)
+    # Cryptography imports parts of itself when they are used first.
+    certificates.Certificates(args.logs).context(certificates.new_authority("none"), "none")
     logs, keys = args.logs, args.logs
     if args.uid is not None:
         confinement.confine(args.logs, args.uid)
@@ -58,6 +61,18 @@ async def _serve(
     await control.stopped.wait()
     server.close()
     await service.close()
+
+
+def _log_plainly() -> None:
+    """Write log lines without anything that looks for files or modules."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ]
+    )
 
 
 def _arguments() -> argparse.ArgumentParser:

@@ -90,6 +90,9 @@ class Connection:
             await self._serve()
         except (OSError, clienthello.Malformed) as error:
             self._ended("failed", reason(error))
+        except Exception:
+            self._ended("failed", "the gateway failed")
+            raise
         except asyncio.CancelledError:
             self._ended("refused", "cut: the policy changed")
             if not self._cut:

@@ -65,7 +65,7 @@ class Resolver:
             data: the question.
             limit: bytes of the answer; None: what the question allows by UDP.
         """
-        query = _parsed(data)
+        query = parsed(data)
         if not isinstance(query, dns.message.Message):
             return query
         if limit is None:
@@ -156,7 +156,7 @@ class Resolver:
         return "allowed", verdict.rule, ""
 
 
-def _parsed(data: bytes) -> dns.message.Message | bytes | None:
+def parsed(data: bytes) -> dns.message.Message | bytes | None:
     """Return the question; or the answer to what is none, if there should be one."""
     if len(data) < 12 or data[2] & 0x80:
         return None
