@@ -5,6 +5,7 @@ than once. Here nothing is ever written through a link, because links are made l
 stays whose end, with all other links in place, lies outside.
 """
 
+import errno
 import os
 import stat
 import tarfile
@@ -14,6 +15,12 @@ from typing import IO
 from atoll.errors import SecurityError
 
 CHUNK = 1 << 20
+
+_CONTRADICTIONS = {
+    errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG, errno.EINVAL,
+    errno.ELOOP, errno.EMLINK,
+}  # fmt: skip
+"""What the kernel says of names that cannot be; anything else is about the disk of the target."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -31,16 +38,20 @@ def unpack(source: IO[bytes], target: Path) -> None:
     try:
         with tarfile.open(fileobj=source, mode="r:") as archive:
             for member in archive:
+                if member.issparse():  # a few bytes could stand for all of the disk
+                    raise _refused(f"{member.name!r} is sparse")
                 path = target / _inside(member.name)
                 if member.issym():
                     links.append((path, member.linkname))
                 else:
                     _place(archive, member, path, target)
         _link(links, target)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError, EOFError) as error:
         raise SecurityError(f"the sandbox sent a broken archive: {error}") from error
-    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        raise _refused("two members have one name") from error
+    except OSError as error:
+        if error.errno not in _CONTRADICTIONS:
+            raise
+        raise _refused(f"its members contradict each other ({error.strerror})") from error
 
 
 def _inside(name: str) -> Path:

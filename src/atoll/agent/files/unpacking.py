@@ -5,9 +5,9 @@ component and no link is ever followed. Only when the archive is complete, and n
 collides with what is there, are its entries renamed into the target: whatever goes wrong before
 leaves the target as it was.
 
-Refused are members with absolute names or ``..``, devices and FIFOs, links that lead out of the
-target (unless the caller wants those: nothing here follows them), and a target that is a link
-itself. Set-id and sticky bits are dropped; what is made belongs to the user.
+Refused are members with absolute names or ``..``, devices, FIFOs and sparse members, links that
+lead out of the target (unless the caller wants those: nothing here follows them), and a target that
+is a link itself. Set-id and sticky bits are dropped; what is made belongs to the user.
 """
 
 import errno
@@ -157,7 +157,10 @@ class Unpacker:
                 while (member := archive.next()) is not None:
                     archive.members.clear()  # or it keeps all of them
                     self._place(archive, member)
-        except tarfile.TarError as error:
+        except errors.SandboxError:
+            raise
+        # Numbers in extended headers may be anything, and thousands of headers in a row recurse.
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             raise errors.ValidationFailedError(f"not a tar archive: {error}") from error
         for _ in body:
             pass
@@ -167,6 +170,8 @@ class Unpacker:
         name = check_name(os.fsencode(member.name))
         if not name and not member.isdir():
             raise _refusal(member.name, "it has no name")
+        if member.issparse():  # a few bytes could stand for exabytes of zeros to go through
+            raise _refusal(member.name, "it is sparse")
         self.files += 1
         if member.isdir():
             self._enter(name)
