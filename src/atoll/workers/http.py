@@ -124,6 +124,11 @@ class Request:
         self._used = False
 
     @property
+    def is_read(self) -> bool:
+        """Whether the body was read, or is being read."""
+        return self._used
+
+    @property
     def body(self) -> AsyncIterator[bytes]:
         """The body as a stream; can be handed to ``sandbox.write_file``.
 

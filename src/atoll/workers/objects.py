@@ -25,7 +25,7 @@ from atoll.sdk._async.sandbox import Sandbox
 from atoll.sdk._async.target import Address
 from atoll.wire import values
 from atoll.wire.objects import Delivery
-from atoll.workers import storage
+from atoll.workers import outbound, storage
 from atoll.workers.entry import Context
 from atoll.workers.gate import Gate
 from atoll.workers.storage import Storage
@@ -117,6 +117,8 @@ class Objects:
         """
         if delivery.kind == "forget":
             return self._forget(delivery.object)
+        if delivery.kind == "outbound":
+            return await outbound.run(self._class(delivery.namespace), delivery, self._env)
         token = _calls.waiting.set(tuple(delivery.calls))
         try:
             async with self._entered(delivery) as instance:
@@ -165,13 +167,16 @@ class Objects:
         self._instances.move_to_end(delivery.object)
         return found
 
-    def _made(self, delivery: Delivery) -> _Instance:
-        cls = self._classes.get(delivery.namespace)
+    def _class(self, namespace: str) -> type[Sandbox]:
+        cls = self._classes.get(namespace)
         if cls is None:
             raise MethodNotFoundError(
-                f"this Worker has no class for {delivery.namespace!r}",
-                context={"namespace": delivery.namespace},
+                f"this Worker has no class for {namespace!r}", context={"namespace": namespace}
             )
+        return cls
+
+    def _made(self, delivery: Delivery) -> _Instance:
+        cls = self._class(delivery.namespace)
         address = _ObjectAddress(self._engine.transport, delivery.namespace, delivery.id)
         ctx = ObjectContext(address, self.directory / f"{delivery.object}.sqlite")
         try:
