@@ -194,3 +194,90 @@ async def test_no_set_id_program_of_a_volume_gives_rights(place: Place) -> None:
     await text(box, "cp /usr/bin/id /data/v/id; chmod 6755 /data/v/id; chmod 755 /data")
     told = await box.exec("setpriv --reuid 1000 --regid 1000 --clear-groups /data/v/id -u")
     assert told.stdout == "1000\n"
+
+
+async def test_files_are_moved_and_removed_without_any_sandbox(place: Place) -> None:
+    volume = await place.volume()
+    await volume.write("a/deep/f", "content")
+    await volume.make_dir("b")
+    await volume.rename("a/deep", "b/moved")
+    assert (await volume.read("b/moved/f")).decode() == "content"
+    with pytest.raises(errors.FileExistsError):
+        await volume.rename("a", "b")
+    with pytest.raises(errors.FilesystemError):
+        await volume.remove("b")
+    await volume.remove("b", recursive=True)
+    await volume.remove("a")
+    assert [f.path for f in await volume.list()] == []
+    with pytest.raises(errors.FileNotFoundError):
+        await volume.remove("a")
+
+
+@needs_mounts
+async def test_what_is_changed_from_outside_is_seen_inside_at_once(place: Place) -> None:
+    volume = await place.volume(shared=True)
+    await volume.write("d/f", "1")
+    box = place.box(v=volume)
+    assert await text(box, "cd /data/v/d; ls; touch from-inside") == "f\n"
+    await volume.rename("d/f", "g")
+    await volume.make_dir("new")
+    assert await text(box, "cd /data/v; ls; stat -c %u:%a new") == "d\ng\nnew\n0:755\n"
+    await volume.remove("d", recursive=True)
+    assert await text(box, "ls /data/v") == "g\nnew\n"
+
+
+@needs_mounts
+async def test_a_limit_changes_while_a_sandbox_uses_the_volume(place: Place) -> None:
+    volume = await place.volume(size="32MB")
+    box = place.box(v=volume)
+    with pytest.raises(errors.DiskQuotaExceededError):
+        await box.write_file("/data/v/big", b"x" * 50_000_000)
+    with pytest.raises(errors.DiskQuotaExceededError):
+        await volume.write("big", b"x" * 50_000_000)
+    assert (await volume.resize("100MB")).size == 100_000_000
+    await box.write_file("/data/v/big", b"x" * 50_000_000)
+    with pytest.raises(errors.DiskQuotaExceededError):
+        await volume.resize("32MB")
+    assert (await volume.info()).size == 100_000_000
+    await volume.remove("big")
+    await volume.resize("32MB")
+    filled = await box.exec("head -c 50M /dev/zero > /data/v/big")
+    assert "quota" in filled.stderr or "No space" in filled.stderr
+
+
+@needs_mounts
+async def test_a_full_volume_can_be_cleared(place: Place) -> None:
+    """Where nothing can be written any more, a removal still is one step."""
+    volume = await place.volume(size="32MB")
+    box = place.box(v=volume)
+    await text(
+        box, "mkdir -p /data/v/d/e; cat /dev/urandom > /data/v/d/1; : > /data/v/d/e/2 || true"
+    )
+    await volume.remove("d", recursive=True)
+    await text(box, "sync /data/v; head -c 10M /dev/zero > /data/v/f")
+
+
+@needs_mounts
+async def test_sandboxes_write_to_copies_of_a_private_one_that_go_with_them(place: Place) -> None:
+    volume = await place.volume(private=True)
+    await volume.write("f", "given\n")
+    boxes = place.box(v=volume), place.box(v=volume)
+    await asyncio.gather(*(text(box, f"echo {n} >> /data/v/f") for n, box in enumerate(boxes)))
+    assert [await text(box, "cat /data/v/f") for box in boxes] == ["given\n0\n", "given\n1\n"]
+    assert await volume.read("f") == b"given\n"
+    await boxes[0].sleep()
+    assert await text(boxes[0], "cat /data/v/f") == "given\n"
+
+
+@needs_mounts
+async def test_only_a_published_copy_reaches_others(place: Place) -> None:
+    volume = await place.volume(private=True)
+    boxes = place.box(v=volume), place.box(v=volume)
+    await asyncio.gather(*(text(box, "id > /data/v/made") for box in boxes))
+    await volume.publish(boxes[0].id)
+    with pytest.raises(errors.ResourceBusyError):
+        await volume.publish(boxes[1].id)
+    assert b"uid=0" in await volume.read("made")
+    assert await text(place.box(v=volume), "stat -c %u /data/v/made") == "0\n"
+    with pytest.raises(errors.ValidationFailedError):
+        await (await place.volume()).publish(boxes[0].id)

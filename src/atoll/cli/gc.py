@@ -10,7 +10,10 @@ from atoll.cli.options import AsJson, Url, print_json, print_table
 
 def gc(
     *,
-    apply: Annotated[bool, typer.Option("--apply", help="Remove it, not only tell.")] = False,
+    apply: Annotated[
+        bool,
+        typer.Option("--apply/--dry-run", help="Remove it and shrink the store, or only tell."),
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -28,3 +31,8 @@ async def _collect(url: str | None, *, apply: bool, as_json: bool) -> None:
     rows = [(i.kind, i.id, i.namespace or "", i.reason, str(i.size)) for i in found]
     print_table(columns, rows)
     print(f"{len(rows)} {'removed' if apply else 'would be removed (--apply does it)'}")
+    if found.store:
+        print(
+            f"store: {found.store.taken:,} bytes on the disk, {found.store.used:,} in use", end=""
+        )
+        print(f"; shrunk by {found.shrunk:,}" if apply else "")

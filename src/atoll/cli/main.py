@@ -18,10 +18,12 @@ from atoll.wire import inert
 
 VERBS = {
     "audit": "atoll.cli.audit",
+    "cache": "atoll.cli.cache",
     "config": "atoll.cli.config",
     "containers": "atoll.cli.containers",
     "cp": "atoll.cli.cp",
     "dev": "atoll.cli.dev",
+    "disk": "atoll.cli.disk",
     "doctor": "atoll.cli.doctor",
     "gc": "atoll.cli.gc",
     "image": "atoll.cli.image",
@@ -32,6 +34,7 @@ VERBS = {
     "ps": "atoll.cli.ps",
     "run": "atoll.cli.run",
     "serve": "atoll.cli.serve",
+    "volume": "atoll.cli.volume",
 }
 """Verb → module: a function named like the verb, or a group of verbs named `app`."""
 

@@ -35,6 +35,7 @@ from atoll.engine.storage.forks import Forks
 from atoll.engine.storage.mounts import Mounts
 from atoll.engine.storage.room import Room
 from atoll.engine.storage.snapshots import Snapshots
+from atoll.engine.storage.volume_contents import VolumeContents
 from atoll.engine.storage.volumes import Volumes
 from atoll.engine.store import record as rules
 from atoll.engine.store.audit import AuditLog
@@ -89,6 +90,7 @@ class Engine:
             partial(fresh_name, engine_id),
         )
         self.volumes = Volumes(store, lifecycle, partial(fresh_name, engine_id))
+        self.contents = VolumeContents(self.volumes, lifecycle)
         live: dict[tuple[str, str], Sandbox] = {}
         self.ports = Ports(store, live)
         self.mounts = Mounts(store, lifecycle, live)
@@ -130,6 +132,7 @@ class Engine:
             self.backups.tidy,
             self.mounts.tend,
             self.tunnels.tend,
+            parts.layers.trim_if_worth,
         )
         self._timers = Timers(self._shared, self.sandbox, tidying)
 
@@ -158,7 +161,7 @@ class Engine:
         starts = await self.store.host_refs()
         parts.ids.keep_only(starts)
         await parts.networks.adopt(starts)
-        self.volumes.recover(owners)
+        await self.volumes.recover(owners)
         await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
         await self.pool.recover()
         await self.processes.sweep(await self.store.layers())

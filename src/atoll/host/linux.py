@@ -7,6 +7,7 @@ close-on-exec and belong to the caller. Numbers from 424 on are the same on ever
 
 import ctypes
 import errno
+import fcntl
 import os
 import signal
 import struct
@@ -273,11 +274,34 @@ def files_owned_by(uid: int, gid: int) -> Iterator[None]:
         _check(_libc.prctl(_PR_SET_SECUREBITS, bits), "prctl")
 
 
+def rename(folder: int, name: str, new_folder: int, new_name: str, *, replace: bool) -> None:
+    """Rename below two folders; unless *replace*, a name that is taken is EEXIST: kernel 3.15."""
+    names = os.fsencode(name), os.fsencode(new_name)
+    flags = ctypes.c_uint(0 if replace else _RENAME_NOREPLACE)
+    _check(_libc.renameat2(folder, names[0], new_folder, names[1], flags), new_name)
+
+
+_RENAME_NOREPLACE = 1
+
+
 def punch_hole(fd: int, offset: int, length: int) -> None:
     """Give back the space of a part of a file, which reads as zeros afterwards: kernel 2.6.38."""
     keep_size_and_punch = 0x01 | 0x02
     area = ctypes.c_int64(offset), ctypes.c_int64(length)
     _check(_libc.fallocate(fd, keep_size_and_punch, *area), "fallocate")
+
+
+def fstrim(fd: int) -> int:
+    """Give unused blocks of the file system that holds *fd* back to its device: kernel 2.6.37.
+
+    Returns the bytes it told the device of, which may have been unused there already.
+    """
+    whole = bytearray(struct.pack("=3Q", 0, (1 << 64) - 1, 0))
+    fcntl.ioctl(fd, _FITRIM, whole)
+    return int(struct.unpack("=3Q", whole)[1])
+
+
+_FITRIM = 3 << 30 | 24 << 16 | ord("X") << 8 | 121
 
 
 def syncfs(fd: int) -> None:

@@ -16,6 +16,11 @@ from atoll.wire.volumes import (
     CreateVolume,
     ListVolumeFiles,
     ListVolumes,
+    MakeVolumeFolder,
+    MoveVolumeFile,
+    PublishVolume,
+    RemoveVolumeFile,
+    UpdateVolume,
     VolumeFile,
     VolumeFileList,
     VolumeInfo,
@@ -46,6 +51,16 @@ async def get(engine: Engine, request: Request, wanted: Empty) -> VolumeInfo:
     return await engine.volumes.get(*_place(request))
 
 
+async def resize(engine: Engine, request: Request, wanted: UpdateVolume) -> VolumeInfo:
+    """Give one volume another limit."""
+    return await engine.volumes.resize(*_place(request), wanted.size)
+
+
+async def publish(engine: Engine, request: Request, wanted: PublishVolume) -> VolumeInfo:
+    """Make a sandbox's copy of one volume its content."""
+    return await engine.volumes.publish(*_place(request), wanted.sandbox)
+
+
 async def delete(engine: Engine, request: Request, wanted: Empty) -> Done:
     """Delete one volume and its files."""
     await engine.volumes.delete(*_place(request))
@@ -54,13 +69,31 @@ async def delete(engine: Engine, request: Request, wanted: Empty) -> Done:
 
 async def files(engine: Engine, request: Request, wanted: ListVolumeFiles) -> VolumeFileList:
     """List a folder of a volume."""
-    return await engine.volumes.files(*_place(request), wanted)
+    return await engine.contents.files(*_place(request), wanted)
+
+
+async def make_folder(engine: Engine, request: Request, wanted: MakeVolumeFolder) -> Done:
+    """Make a folder in a volume."""
+    await engine.contents.make_folder(*_place(request), wanted)
+    return Done()
+
+
+async def move(engine: Engine, request: Request, wanted: MoveVolumeFile) -> Done:
+    """Give a file or folder in a volume another path."""
+    await engine.contents.move(*_place(request), wanted)
+    return Done()
+
+
+async def remove(engine: Engine, request: Request, wanted: RemoveVolumeFile) -> Done:
+    """Remove a file or folder from a volume."""
+    await engine.contents.remove(*_place(request), wanted)
+    return Done()
 
 
 async def write(engine: Engine, request: Request, wanted: None) -> VolumeWritten:
     """Write the body to a file of a volume."""
     path = answer.decode_query(request, VolumePath).path
-    async with engine.volumes.writing(*_place(request), path) as writing:
+    async with engine.contents.writing(*_place(request), path) as writing:
         async for chunk in answer.uploaded(request):
             await writing.write(chunk)
         return await writing.end()
@@ -71,7 +104,7 @@ async def read(engine: Engine, request: Request, wanted: None) -> Stream:
     path = answer.decode_query(request, VolumePath).path
 
     async def run(stream: Stream) -> None:
-        file, told = await engine.volumes.opened(*_place(request), path)
+        file, told = await engine.contents.opened(*_place(request), path)
         with file:
             await _sent(file, told, stream)
 

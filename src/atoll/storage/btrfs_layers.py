@@ -10,6 +10,8 @@ from atoll.host import linux, process
 from atoll.host.mounts import mount_at, read_mounts, stop_propagation
 from atoll.host.threads import run_to_end
 from atoll.storage import btrfs, capacity, loop
+from atoll.storage.capacity import Space
+from atoll.storage.refusals import does_not_fit
 
 UNFINISHED = ".new-"
 SNAPSHOTS = ".snapshots"
@@ -79,6 +81,31 @@ class BtrfsLayers:
     async def usage(self, layer_id: str) -> int:
         """Return the bytes the layer refers to, metadata included."""
         return await run_to_end(self.used, self.folder / layer_id)
+
+    async def duplicate(self, layer_id: str, copy_id: str, size: int) -> None:
+        """Make a layer that begins as another one is now; its cost does not depend on size."""
+        await run_to_end(self._duplicate, layer_id, copy_id, size)
+
+    async def resize(self, layer_id: str, size: int) -> None:
+        """Give the layer another limit, if what it has fits."""
+        await run_to_end(self._resize, layer_id, size)
+
+    def limit(self, layer_id: str) -> int:
+        """Return how many bytes the layer may refer to."""
+        return self._sysfs().limit(btrfs.subvolume_id(self.folder / layer_id))
+
+    def space(self) -> Space | None:
+        """Return what the store's file takes and what layers use of it; None without a file."""
+        if self.image is None:
+            return None
+        taken = self.image.stat().st_blocks * 512
+        return Space(self.size, taken, self._sysfs().used(btrfs.STORE_GROUP))
+
+    def trim(self) -> None:
+        """Give the blocks that nothing uses any more back to the host's disk. Blocking."""
+        if self.image:
+            with self.opened() as fd:
+                linux.fstrim(fd)
 
     def list(self) -> list[str]:
         """Return the ids of all layers."""
@@ -201,6 +228,29 @@ class BtrfsLayers:
             except OSError:
                 self.discard(fd, draft)
                 raise
+
+    def _duplicate(self, layer_id: str, copy_id: str, size: int) -> None:
+        if self.exists(copy_id):
+            return
+        draft = UNFINISHED + copy_id
+        with self.opened() as fd:
+            self.discard(fd, draft)
+            btrfs.snapshot(fd, draft, self.folder / layer_id, read_only=False)
+            # Given separately: the kernel overrides a limit in the call with that of the source.
+            btrfs.limit_group(fd, btrfs.subvolume_id(self.folder / draft), size)
+            (self.folder / draft).rename(self.folder / copy_id)
+
+    def _resize(self, layer_id: str, size: int) -> None:
+        group = btrfs.subvolume_id(self.folder / layer_id)
+        before = self._sysfs().limit(group)
+        with self.opened() as fd:
+            btrfs.limit_group(fd, group, size)  # first: from here on it grows no further
+            if size >= before:
+                return
+            btrfs.sync(fd)
+            if (used := self._sysfs().used(group)) > size:
+                btrfs.limit_group(fd, group, before)
+                raise does_not_fit(layer_id, used, size)
 
     def _delete(self, layer_id: str) -> None:
         with self.opened() as fd:

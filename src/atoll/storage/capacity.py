@@ -6,9 +6,31 @@ sandbox that would go over it sees its own disk as full instead.
 """
 
 import os
+from typing import NamedTuple
 
 _OVERHEAD = 64
 """One part in this many is the file system's own: trees of extents and checksums."""
+
+
+WORTH_TRIMMING = 1 << 30
+"""Bytes a store holds without use before it is trimmed by itself."""
+
+
+class Space(NamedTuple):
+    """Bytes of a store in one file.
+
+    `size` is the most it can have, `taken` what it takes of the disk, `used` what layers and
+    snapshots refer to, counting what they share once.
+    """
+
+    size: int
+    taken: int
+    used: int
+
+    @property
+    def idle(self) -> int:
+        """What it holds without use, at least."""
+        return max(0, self.taken - self.used - self.taken // _OVERHEAD)
 
 
 def free_bytes(stat: os.statvfs_result) -> int:

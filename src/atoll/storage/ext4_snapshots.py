@@ -8,11 +8,10 @@ in the middle of something: its journal, replayed when the copy is made, makes t
 import os
 from pathlib import Path
 
-from atoll.errors import NoSpaceError
-from atoll.host import linux, process
+from atoll.host import linux
 from atoll.host.threads import run_to_end
 from atoll.storage import identity, loop
-from atoll.storage.ext4_layers import SUFFIX, Ext4Layers
+from atoll.storage.ext4_layers import SUFFIX, Ext4Layers, copy, sync_all
 
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOATIME
 
@@ -39,14 +38,14 @@ class Ext4Snapshots:
         if self.exists(snapshot_id):
             return
         layer = await self._layers.attach(layer_id)
-        await run_to_end(_sync, layer)
-        await _copy(self._layers.file(layer_id), self._file(snapshot_id))
+        await run_to_end(sync_all, layer)
+        await copy(self._layers.file(layer_id), self._file(snapshot_id))
 
     async def clone(self, snapshot_id: str, layer_id: str, size: int) -> None:
         """Make a layer that begins as the snapshot; it keeps that one's size."""
         del size
         if not self._layers.exists(layer_id):
-            await _copy(self._file(snapshot_id), self._layers.file(layer_id))
+            await copy(self._file(snapshot_id), self._layers.file(layer_id))
             identity.forget(await self._layers.attach(layer_id) / "upper")
 
     async def attach(self, snapshot_id: str) -> Path:
@@ -90,24 +89,3 @@ class Ext4Snapshots:
             linux.umount(target)
         if target.exists():
             target.rmdir()
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        linux.syncfs(fd)
-    finally:
-        os.close(fd)
-
-
-async def _copy(source: Path, target: Path) -> None:
-    draft = target.parent / f".new-{target.name}"
-    try:
-        argv = ("cp", "--reflink=auto", "--sparse=always", "--", source, draft)
-        done = await process.run(argv)
-        if done.code:
-            raise NoSpaceError(f"cp: {done.message}", context={"path": str(draft)})
-        draft.rename(target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise

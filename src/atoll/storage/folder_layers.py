@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from atoll.host import own_root
+from atoll.storage.capacity import Space
+from atoll.storage.refusals import does_not_fit
 
 
 class FolderLayers:
@@ -61,6 +63,35 @@ class FolderLayers:
     async def usage(self, layer_id: str) -> int:
         """Return the bytes the layer takes on the disk."""
         return await own_root.usage(self.folder / layer_id / "upper")
+
+    async def duplicate(self, layer_id: str, copy_id: str, size: int) -> None:
+        """Make a layer that begins as another one is now: a copy."""
+        del size
+        if self.exists(copy_id):
+            return
+        draft = self.folder / f".new-{copy_id}"
+        await own_root.remove(draft)
+        try:
+            draft.mkdir(mode=0o700)
+            await own_root.copy(self.folder / layer_id / "upper", draft / "upper")
+            draft.rename(self.folder / copy_id)
+        except BaseException:
+            await own_root.remove(draft)
+            raise
+
+    async def resize(self, layer_id: str, size: int) -> None:
+        """Refuse a size that what the layer has does not fit into; no other is enforced."""
+        if (used := await self.usage(layer_id)) > size:
+            raise does_not_fit(layer_id, used, size)
+
+    def limit(self, layer_id: str) -> None:
+        """Return None: there is none."""
+
+    def space(self) -> Space | None:
+        """Return None: there is no file that all layers are in."""
+
+    def trim(self) -> None:
+        """Do nothing: files that are deleted take nothing."""
 
     def list(self) -> list[str]:
         """Return the ids of all layers."""

@@ -10,19 +10,22 @@ adopted by the next one. Limits count what a layer refers to, so a fork counts i
 import asyncio
 import errno
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal
 
 import structlog
 
-from atoll.errors import ResourceBusyError, from_os_error
+from atoll.errors import ResourceBusyError, SandboxError, from_os_error
 from atoll.host import linux
 from atoll.host.mounts import holding_mount, read_mounts
+from atoll.host.threads import run_to_end
 from atoll.settings import StorageSettings
 from atoll.storage import btrfs, capacity
 from atoll.storage.btrfs_layers import BtrfsLayers
 from atoll.storage.btrfs_snapshots import BtrfsSnapshots
+from atoll.storage.capacity import Space
 from atoll.storage.ext4_layers import Ext4Layers
 from atoll.storage.ext4_snapshots import Ext4Snapshots
 from atoll.storage.folder_layers import FolderLayers
@@ -36,6 +39,8 @@ Backend = Literal["auto", "btrfs", "ext4", "folders"]
 
 _GB = 10**9
 _MB = 10**6
+_BLOCK = 4096
+"""Bytes by which a limit may be off: ext4 has whole blocks."""
 _WATCH_INTERVAL = 1.0
 """Seconds between two looks at the host's free space: at 500 MB/s half the default reserve."""
 
@@ -54,6 +59,7 @@ class LayerStore:
         self._settings = settings
         self._reserve = settings.reserve_mb * _MB
         self._layers = _choose(settings, backend)
+        self._untrimmed = 0
         self._watch: asyncio.Task[None] | None = None
         self._mounted = asyncio.Lock()  # while the store is opened again, its layers are not there
         self.snapshots = Snapshots(_snapshots(self._layers), self._mounted, self._admit)
@@ -167,6 +173,72 @@ class LayerStore:
         check_id(layer_id)
         async with self._mounted:
             return await self._layers.usage(layer_id)
+
+    async def duplicate(self, layer_id: str, copy_id: str, size_bytes: int) -> None:
+        """Make a layer that begins as another one is now, and shares nothing writable with it.
+
+        Raises:
+            FileNotFoundError: there is no such layer.
+            ContainerUnavailableError: the host's disk is too full (reason "capacity").
+        """
+        check_id(copy_id)
+        await self._changed(layer_id, self._layers.duplicate, copy_id, size_bytes)
+
+    async def resize(self, layer_id: str, size_bytes: int) -> None:
+        """Give the layer another limit: a smaller one only when what it has fits.
+
+        Raises:
+            DiskQuotaExceededError: it does not; the limit is as it was.
+            ResourceBusyError: it is in use, and its kind is resized at rest only (ext4).
+            FileNotFoundError: there is no such layer.
+            ContainerUnavailableError: the host's disk is too full (reason "capacity").
+        """
+        await self._changed(layer_id, self._layers.resize, size_bytes)
+
+    async def _changed(
+        self, layer_id: str, work: Callable[..., Awaitable[None]], *args: str | int
+    ) -> None:
+        if not await self.exists(layer_id):
+            raise from_os_error(OSError(errno.ENOENT, "no such layer"), layer_id)
+        self._admit()
+        try:
+            async with self._mounted:
+                await work(layer_id, *args)
+        except OSError as error:
+            if error.errno in FULL and not isinstance(error, SandboxError):
+                raise no_capacity(self._settings.state_dir) from error
+            raise typed(error, self._settings.state_dir) from error
+
+    async def settle(self, layer_id: str, size_bytes: int) -> None:
+        """Give the layer this limit unless it has it; raise as `resize`."""
+        check_id(layer_id)
+        async with self._mounted:
+            limit: int | None = await run_to_end(self._layers.limit, layer_id)
+        if limit is not None and abs(limit - size_bytes) >= _BLOCK:
+            await self.resize(layer_id, size_bytes)
+
+    async def space(self) -> Space | None:
+        """Return what the store takes of the disk; None when it has no file of its own."""
+        async with self._mounted:
+            return await run_to_end(self._layers.space)
+
+    async def trim(self) -> int:
+        """Give unused blocks back to the host's disk; return by how many bytes the store shrank."""
+        before = await self.space()
+        if before is None or self._layers.failed:
+            return 0
+        # Without the lock: it may take seconds, and sandboxes start meanwhile.
+        await run_to_end(self._layers.trim)
+        after = await self.space()
+        return max(0, before.taken - after.taken) if after else 0
+
+    async def trim_if_worth(self) -> None:
+        """Trim a store that holds much more without use than the last time left."""
+        space = await self.space()
+        if space and space.idle >= self._untrimmed + capacity.WORTH_TRIMMING:
+            shrunk = await self.trim()
+            self._untrimmed = max(0, space.idle - shrunk)
+            _log.info("the layer store gave space back", bytes=shrunk)
 
     async def list(self) -> list[str]:
         """Return the ids of all layers."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from atoll.errors import (
     ContainerUnavailableError,
+    DiskQuotaExceededError,
     SandboxError,
     ValidationFailedError,
     from_os_error,
@@ -30,6 +31,15 @@ def no_capacity(path: Path) -> ContainerUnavailableError:
         "the host's disk is full",
         context={"reason": "capacity", "path": str(path)},
         suggestion="destroy sandboxes, or free space on the host",
+    )
+
+
+def does_not_fit(layer_id: str, used: int, size: int) -> DiskQuotaExceededError:
+    """Return the error of a layer that has more in it than its new limit allows."""
+    return DiskQuotaExceededError(
+        f"what is stored does not fit into {size:,} bytes",
+        context={"layer": layer_id, "used": used, "size": size},
+        suggestion="delete files first, or choose a larger size",
     )
 
 

@@ -27,6 +27,9 @@ from atoll.host import linux
 MAX_ENTRIES = 1_000
 """Entries of one page of a folder."""
 
+ASIDE = "atoll-"
+"""Begins the names of what is not yet, or not any more, a part of the volume."""
+
 _FOLDER = os.O_PATH | os.O_DIRECTORY
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
@@ -66,7 +69,7 @@ def opened(layer: Path, path: str) -> tuple[BinaryIO, os.stat_result]:
         IsDirectoryError: it is a folder.
         FileNotFoundError: it is not there.
     """
-    with _typed(path), _top(layer) as top:
+    with typed(path), top_of(layer) as top:
         found = linux.open_below(top, path or ".", os.O_PATH | os.O_NOFOLLOW)
         try:
             _check_regular(os.fstat(found), path)
@@ -98,7 +101,7 @@ def entries(layer: Path, path: str, after: str, limit: int) -> tuple[list[Entry]
         NotDirectoryError: it is no folder.
         FileNotFoundError: it is not there.
     """
-    with _typed(path), _top(layer) as top:
+    with typed(path), top_of(layer) as top:
         folder = linux.open_below(top, path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             with os.scandir(folder) as found_names:
@@ -133,7 +136,7 @@ class Draft:
             raise IsDirectoryError("this is the volume itself", context={"path": "/"})
         self._layer = layer
         self._path = path
-        self._draft = layer / "work" / f"atoll-{secrets.token_hex(8)}"
+        self._draft = aside(layer)
         self._hash = hashlib.sha256()
         self._file = self._draft.open("xb")
         self.size = 0
@@ -145,7 +148,7 @@ class Draft:
             DiskQuotaExceededError: the volume is full.
             NoSpaceError: the host's disk is.
         """
-        with _typed(self._path):
+        with typed(self._path):
             self._file.write(data)
         self._hash.update(data)
         self.size += len(data)
@@ -161,12 +164,12 @@ class Draft:
             IsDirectoryError: a folder has this name.
         """
         folder, _, name = self._path.rpartition("/")
-        with _typed(self._path), _top(self._layer) as top, _made(top, folder) as parent:
+        with typed(self._path), top_of(self._layer) as top, folders_made(top, folder) as parent:
             self._adopt(parent, name)
             self._file.flush()
             os.fsync(self._file.fileno())
             os.rename(self._draft, name, dst_dir_fd=parent)
-            _sync(parent)
+            sync(parent)
         return self._hash.hexdigest()
 
     def _adopt(self, parent: int, name: str) -> None:
@@ -185,14 +188,14 @@ class Draft:
         self._draft.unlink(missing_ok=True)
 
 
-def sweep(layer: Path) -> None:
-    """Remove what an engine that was killed had not finished."""
-    for draft in (layer / "work").glob("atoll-*"):
-        draft.unlink()
+def aside(layer: Path) -> Path:
+    """Return a fresh path beside the tree that sandboxes see; `volume_changes.sweep` finds it."""
+    return layer / "work" / f"{ASIDE}{secrets.token_hex(8)}"
 
 
 @contextmanager
-def _top(layer: Path) -> Iterator[int]:
+def top_of(layer: Path) -> Iterator[int]:
+    """Hold the top of the tree that sandboxes see."""
     top = os.open(layer / "upper", _FOLDER | os.O_CLOEXEC)
     try:
         yield top
@@ -201,7 +204,7 @@ def _top(layer: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _made(top: int, folder: str) -> Iterator[int]:
+def folders_made(top: int, folder: str) -> Iterator[int]:
     """Open *folder*, made where it is missing, one component at a time."""
     current = os.dup(top)
     try:
@@ -216,7 +219,8 @@ def _made(top: int, folder: str) -> Iterator[int]:
         os.close(current)
 
 
-def _sync(folder: int) -> None:
+def sync(folder: int) -> None:
+    """Make names in *folder* durable."""
     readable = os.open(f"/proc/self/fd/{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(readable)
@@ -225,7 +229,8 @@ def _sync(folder: int) -> None:
 
 
 @contextmanager
-def _typed(path: str) -> Iterator[None]:
+def typed(path: str) -> Iterator[None]:
+    """Raise what the kernel refuses as our own errors; links on the way as `SecurityError`."""
     try:
         yield
     except SandboxError:

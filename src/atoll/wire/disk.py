@@ -57,12 +57,29 @@ class Collectable(Result, frozen=True, kw_only=True):
     namespace: str | None = None
 
 
+class StoreSpace(Result, frozen=True, kw_only=True):
+    """The one file that files of sandboxes, snapshots and volumes are in. Bytes.
+
+    `size` is the most it can have, `taken` what it takes of the host's disk, `used` what is in it,
+    shared blocks counted once. What was deleted is given back to the host's disk in the background.
+    """
+
+    size: int
+    taken: int
+    used: int
+
+
 class Collected(Result, frozen=True, kw_only=True):
-    """What was removed, or would be. `size` in bytes, shared blocks counted for each."""
+    """What was removed, or would be. `size` in bytes, shared blocks counted for each.
+
+    `shrunk`: by how many bytes the store's file became smaller. `store` is None where there is none.
+    """
 
     items: list[Collectable]
     size: int
     dry_run: bool
+    shrunk: int = 0
+    store: StoreSpace | None = None
 
     def __iter__(self) -> Iterator[Collectable]:
         return iter(self.items)

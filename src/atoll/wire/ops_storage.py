@@ -73,6 +73,10 @@ LIST_VOLUMES = Op(
     "list_volumes", "GET", VOLUMES, volumes.ListVolumes, volumes.VolumePage, scope=_READ
 )
 GET_VOLUME = Op("get_volume", "GET", VOLUME, Empty, volumes.VolumeInfo, scope=_READ)
+RESIZE_VOLUME = Op("resize_volume", "PATCH", VOLUME, volumes.UpdateVolume, volumes.VolumeInfo)
+PUBLISH_VOLUME = Op(
+    "publish_volume", "POST", VOLUME + "/publish", volumes.PublishVolume, volumes.VolumeInfo
+)
 DELETE_VOLUME = Op("delete_volume", "DELETE", VOLUME, Empty, Done)
 READ_VOLUME = Op(
     "read_volume", "GET", VOLUME_FILES, volumes.VolumePath, volumes.VolumeFile,
@@ -86,3 +90,8 @@ LIST_VOLUME = Op(
     "list_volume", "GET", VOLUME_FILES + "/list", volumes.ListVolumeFiles,
     volumes.VolumeFileList, scope=_READ,
 )  # fmt: skip
+REMOVE_IN_VOLUME = Op("remove_in_volume", "DELETE", VOLUME_FILES, volumes.RemoveVolumeFile, Done)
+MOVE_IN_VOLUME = Op("move_in_volume", "POST", VOLUME_FILES + "/move", volumes.MoveVolumeFile, Done)
+MAKE_VOLUME_FOLDER = Op(
+    "make_volume_folder", "POST", VOLUME_FILES + "/folders", volumes.MakeVolumeFolder, Done
+)

@@ -33,8 +33,8 @@ class CustomInstance(Request, frozen=True, kw_only=True):
 class SandboxOptions(Request, frozen=True, kw_only=True):
     """Options of `get_sandbox`, as far as the caller gave them; None means "not given".
 
-    Timers, labels, `env` and network options apply at once; `image`, `instance_type`, `runtime`
-    and `volumes` at the next start.
+    Timers, labels, `env` and network options apply at once; `image`, `instance_type`, `runtime`,
+    `volumes` and `package_cache` at the next start.
     """
 
     sleep_after_ms: Whole | None = msgspec.field(default=None, name="sleepAfter")
@@ -50,6 +50,7 @@ class SandboxOptions(Request, frozen=True, kw_only=True):
     ttl_ms: Whole | None = msgspec.field(default=None, name="ttl")
     queue_ms: Whole | None = msgspec.field(default=None, name="queue")
     volumes: dict[str, str] | None = None
+    package_cache: str | None = None  # name of a volume; "" for none
 
 
 class StopRequest(Request, frozen=True, kw_only=True):

@@ -2,22 +2,40 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from atoll.wire.base import Request, Result, Whole
+
+PACKAGE_CACHE: Final = "/var/cache/packages"
+"""Where the option `package_cache` mounts its volume."""
 
 
 class CreateVolume(Request, frozen=True, kw_only=True):
     """A new volume. `size` is its limit in bytes.
 
     `read_only`: sandboxes only read it. `shared`: several may write to it at the same time.
+    `private`: each start of a sandbox writes to a copy of its own, which goes with it.
     """
 
     name: str
     size: Whole = 1_000_000_000
     read_only: bool = False
     shared: bool = False
+    private: bool = False
+
+
+class UpdateVolume(Request, frozen=True, kw_only=True):
+    """A volume's new limit in bytes."""
+
+    size: Whole
+
+
+class PublishVolume(Request, frozen=True, kw_only=True):
+    """The sandbox whose copy of a private volume is to be the volume's content."""
+
+    sandbox: str
 
 
 class VolumeInfo(Result, frozen=True, kw_only=True):
@@ -32,6 +50,7 @@ class VolumeInfo(Result, frozen=True, kw_only=True):
     used: int = 0
     read_only: bool = False
     shared: bool = False
+    private: bool = False
     created_at: datetime
     sandboxes: list[str] = msgspec.field(default_factory=list)
 
@@ -68,6 +87,28 @@ class ListVolumeFiles(Request, frozen=True, kw_only=True):
     path: str = ""
     cursor: str | None = None
     limit: Whole = 1_000
+
+
+class MakeVolumeFolder(Request, frozen=True, kw_only=True):
+    """A folder to make. With `parents` those on the way too, and one that is there is no error."""
+
+    path: str
+    parents: bool = True
+
+
+class MoveVolumeFile(Request, frozen=True, kw_only=True):
+    """A file or folder and its new path; `overwrite` replaces a file, or an empty folder."""
+
+    path: str
+    target: str
+    overwrite: bool = False
+
+
+class RemoveVolumeFile(Request, frozen=True, kw_only=True):
+    """A file or folder to remove; with `recursive` a folder with all that is in it."""
+
+    path: str
+    recursive: bool = False
 
 
 class VolumeFile(Result, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The engine dies at each step of a snapshot, fork, restore, backup, import or volume.
+"""The engine dies at each step of a snapshot, fork, restore, backup, import or change of a volume.
 
 Afterwards there is the old or the new, never half of one, and nothing that nobody owns.
 """
@@ -13,6 +13,8 @@ import httpx2
 import pytest
 
 from atoll.engine.lifecycle.faults import KEPT
+from atoll.host.mounts import mount_at, read_mounts
+from atoll.storage import btrfs
 from e2e.hosts import Host
 from integration.server.engines import EngineProcess
 
@@ -26,8 +28,13 @@ NAMESPACE = "/v2/namespaces/N"
 BOX = NAMESPACE + "/sandboxes/box"
 POINTS = [point for point in KEPT if not point.startswith("mount.")]
 SOME = ["snapshot.frozen", "fork.recorded", "restore.recorded",
-        "backup.written", "unpack.sending", "import.kept", "volume.made"]  # fmt: skip
+        "backup.written", "unpack.sending", "import.kept", "volume.made",
+        "resize.limited", "publish.recorded", "contents.removed"]  # fmt: skip
 
+
+PUBLISHER = NAMESPACE + "/sandboxes/publisher"
+FILES = NAMESPACE + "/volumes/v/files"
+WHOLE = b"whole" * 100_000
 
 Call = tuple[str, str, dict[str, Any]]
 
@@ -76,6 +83,21 @@ class Kept:
             "unpack": [("POST", BOX + "/backups/restore", {"json": {"backup": self.backup}})],
             "import": [("POST", NAMESPACE + "/snapshots", {"content": self.file})],
             "volume": [("POST", NAMESPACE + "/volumes", {"json": {"name": "v"}})],
+            "resize": [
+                ("POST", NAMESPACE + "/volumes", {"json": {"name": "v", "size": 30_000_000}}),
+                ("PATCH", NAMESPACE + "/volumes/v", {"json": {"size": 60_000_000}}),
+            ],
+            "publish": [
+                ("POST", NAMESPACE + "/volumes", {"json": {"name": "v", "private": True}}),
+                ("PUT", PUBLISHER, {"json": {"volumes": {"/data": "v"}}}),
+                ("PUT", PUBLISHER + "/files", {"params": {"path": "/data/d/f"}, "content": WHOLE}),
+                ("POST", NAMESPACE + "/volumes/v/publish", {"json": {"sandbox": "publisher"}}),
+            ],
+            "contents": [
+                ("POST", NAMESPACE + "/volumes", {"json": {"name": "v"}}),
+                ("PUT", FILES, {"params": {"path": "d/f"}, "content": WHOLE}),
+                ("DELETE", FILES, {"params": {"path": "d", "recursive": True}}),
+            ],
         }
         return made[what]
 
@@ -94,13 +116,25 @@ class Kept:
             for backup in ask(client, "GET", NAMESPACE + "/backups")["backups"]:
                 ask(client, "POST", BOX + "/backups/restore", json={"backup": backup["id"]})
                 assert read(client, BOX) in {"then", "now"}
+            ask(client, "DELETE", PUBLISHER)
             for volume in ask(client, "GET", NAMESPACE + "/volumes")["volumes"]:
-                files = f"{NAMESPACE}/volumes/{volume['name']}/files"
-                ask(client, "PUT", files, params={"path": "f"}, content=b"whole")
-                assert client.get(files, params={"path": "f"}).content == b"whole"
-                ask(client, "DELETE", f"{NAMESPACE}/volumes/{volume['name']}")
+                self.check_volume(client, volume)
             boxes = ask(client, "GET", NAMESPACE + "/sandboxes")["sandboxes"]
             assert len(self.host.layers()) >= len(boxes)
+
+    def check_volume(self, client: httpx2.Client, volume: dict[str, Any]) -> None:
+        """Use a volume, then delete it: its limit and its files are what is told of them."""
+        found = client.get(FILES, params={"path": "d/f"})
+        assert found.status_code == 404 or found.content == WHOLE
+        ask(client, "PUT", FILES, params={"path": "f"}, content=WHOLE)
+        assert client.get(FILES, params={"path": "f"}).content == WHOLE
+        (layer,) = (self.host.state_dir / "layers").glob("vol-*")
+        assert [*(layer / "work").iterdir()] == []
+        entry = mount_at(layer.parent, read_mounts())
+        assert entry
+        limit = btrfs.Sysfs.of_device(entry.source).limit(btrfs.subvolume_id(layer))
+        assert limit == volume["size"]
+        ask(client, "DELETE", f"{NAMESPACE}/volumes/{volume['name']}")
 
 
 def ask(client: httpx2.Client, method: str, path: str, **body: Any) -> Any:

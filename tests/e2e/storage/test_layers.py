@@ -8,6 +8,7 @@ import pytest
 
 from atoll.errors import (
     ContainerUnavailableError,
+    DiskQuotaExceededError,
     FileNotFoundError,
     FilesystemError,
     InvalidConfigError,
@@ -270,3 +271,96 @@ async def test_calls_wait_while_the_store_is_opened_again(layers: LayerStore) ->
     asked = asyncio.create_task(ask())
     await asyncio.gather(asked, *(layers.reopen() for _ in range(3)))
     assert all(asked.result())
+
+
+async def test_a_larger_limit_is_there_at_once_and_a_smaller_one_when_it_fits(
+    layers: LayerStore,
+) -> None:
+    await layers.create("a", SIZE)
+    big = await layers.attach("a") / "upper" / "big"
+    with pytest.raises(OSError):
+        fill(big, 2 * SIZE)
+    await layers.resize("a", 3 * SIZE)
+    big = await layers.attach("a") / "upper" / "big"
+    fill(big, SIZE + 20 * MB)
+    with pytest.raises(DiskQuotaExceededError) as caught:
+        await layers.resize("a", SIZE)
+    assert caught.value.context["size"] == SIZE
+    big = await layers.attach("a") / "upper" / "big"
+    assert big.stat().st_size == SIZE + 20 * MB
+    big.write_bytes(os.urandom(2 * SIZE))  # the limit is as it was
+    big.unlink()
+    await layers.resize("a", SIZE)
+    big = await layers.attach("a") / "upper" / "big"
+    with pytest.raises(OSError):
+        fill(big, 2 * SIZE)
+    with pytest.raises(FileNotFoundError):
+        await layers.resize("none", SIZE)
+
+
+async def test_a_limit_is_settled_only_where_it_differs(
+    layers: LayerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await layers.create("a", SIZE + 1)
+    await layers.settle("a", SIZE + 1)
+    await layers.settle("a", 2 * SIZE)
+    fill(await layers.attach("a") / "upper" / "big", SIZE + SIZE // 2)
+    monkeypatch.setattr(layers, "resize", None)  # not called: it would cost a copy of ext4 files
+    await layers.settle("a", 2 * SIZE)
+
+
+async def test_a_duplicate_shares_nothing_that_can_be_written(layers: LayerStore) -> None:
+    await layers.create("a", SIZE)
+    origin = await layers.attach("a") / "upper"
+    (origin / "f").write_text("origin")
+    await layers.duplicate("a", "b", SIZE)
+    await layers.duplicate("a", "b", SIZE)
+    copy = await layers.attach("b") / "upper"
+    (copy / "f").write_text("copy")
+    (copy / "g").touch()
+    assert (origin / "f").read_text() == "origin"
+    assert [path.name for path in origin.iterdir()] == ["f"]
+    await layers.delete("a")
+    assert (copy / "f").read_text() == "copy"
+    with pytest.raises(OSError):
+        fill(copy / "big", 2 * SIZE)
+
+
+async def test_an_ext4_layer_is_resized_at_rest_only(settings: StorageSettings) -> None:
+    """One that is mounted and changed from outside is lost."""
+    store = LayerStore(settings, backend="ext4")
+    await store.open()
+    try:
+        await store.create("a", SIZE)
+        file = (await store.attach("a") / "upper" / "f").open("w")
+        with file, pytest.raises(ResourceBusyError):
+            await store.resize("a", 2 * SIZE)
+        await store.resize("a", 2 * SIZE)
+    finally:
+        await store.close(unmount=True)
+
+
+async def test_a_trimmed_store_gives_deleted_files_back_to_the_hosts_disk(
+    settings: StorageSettings,
+) -> None:
+    store = LayerStore(settings, backend="btrfs")
+    await store.open()
+    try:
+        await store.create("a", 200 * MB)
+        fill(await store.attach("a") / "upper" / "big", 100 * MB)
+        os.sync()
+        before = await store.space()
+        assert before
+        assert before.taken > 100 * MB
+        (await store.attach("a") / "upper" / "big").unlink()
+        async with asyncio.timeout(30):  # until the deletion is committed
+            shrunk = 0
+            while shrunk < 90 * MB:
+                os.sync()
+                shrunk += await store.trim()
+        after = await store.space()
+        assert after
+        assert after.taken < before.taken - 90 * MB
+        await store.trim_if_worth()
+    finally:
+        await store.close(unmount=True)

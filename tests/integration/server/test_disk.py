@@ -14,6 +14,6 @@ async def test_the_disk_is_accounted_for(client: httpx2.AsyncClient) -> None:
 
 async def test_collecting_is_only_told_of_unless_asked_for(client: httpx2.AsyncClient) -> None:
     told = (await client.post("/v2/gc", json={})).json()
-    assert told == {"items": [], "size": 0, "dryRun": True}
+    assert told == {"items": [], "size": 0, "dryRun": True, "shrunk": 0, "store": None}
     done = (await client.post("/v2/gc", json={"dryRun": False})).json()
     assert done["dryRun"] is False

@@ -42,3 +42,42 @@ async def test_refusals_are_ordinary(client: httpx2.AsyncClient) -> None:
         (await client.post(VOLUMES, json={"name": "v", "shared": True}), 409, "FILE_EXISTS"),
     ):
         assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+async def test_files_are_moved_and_removed_and_folders_made(client: httpx2.AsyncClient) -> None:
+    await client.post(VOLUMES, json={"name": "v"})
+    files = VOLUMES + "/v/files"
+    await client.put(files, params={"path": "a/f"}, content=b"x")
+    for answer in (
+        await client.post(files + "/folders", json={"path": "b/c"}),
+        await client.post(files + "/move", json={"path": "a/f", "target": "b/c/g"}),
+        await client.request("DELETE", files, params={"path": "a"}),
+    ):
+        assert answer.json() == {"success": True}
+    assert (await client.get(files, params={"path": "b/c/g"})).content == b"x"
+    for answer, status, code in (
+        (await client.request("DELETE", files, params={"path": "b"}), 500, "FILESYSTEM_ERROR"),
+        (await client.request("DELETE", files, params={"path": "a"}), 404, "FILE_NOT_FOUND"),
+        (await client.request("DELETE", files), 400, "VALIDATION_FAILED"),
+        (await client.post(files + "/folders", json={}), 400, "VALIDATION_FAILED"),
+        (await client.post(files + "/move", json={"path": "b", "target": "../b"}), 400,
+         "VALIDATION_FAILED"),
+    ):  # fmt: skip
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+    gone = await client.request("DELETE", files, params={"path": "b", "recursive": "true"})
+    assert gone.json() == {"success": True}
+    assert (await client.get(files + "/list")).json()["files"] == []
+
+
+async def test_another_limit_and_what_cannot_be_published(client: httpx2.AsyncClient) -> None:
+    await client.post(VOLUMES, json={"name": "v", "private": True})
+    resized = await client.patch(VOLUMES + "/v", json={"size": 30_000_000})
+    assert resized.json()["size"] == 30_000_000
+    for answer, status, code in (
+        (await client.patch(VOLUMES + "/v", json={"size": 1}), 400, "VALIDATION_FAILED"),
+        (await client.patch(VOLUMES + "/v", json={}), 400, "VALIDATION_FAILED"),
+        (await client.patch(VOLUMES + "/w", json={"size": 30_000_000}), 404, "VOLUME_NOT_FOUND"),
+        (await client.post(VOLUMES + "/v/publish", json={"sandbox": "x"}), 404,
+         "SANDBOX_NOT_FOUND"),
+    ):  # fmt: skip
+        assert (answer.status_code, answer.json()["code"]) == (status, code)

@@ -13,7 +13,7 @@ from atoll.errors import (
     SecurityError,
     ValidationFailedError,
 )
-from atoll.storage import volume_files
+from atoll.storage import volume_changes
 from atoll.storage.volume_files import Draft, clean, entries, opened
 
 
@@ -74,7 +74,7 @@ def test_a_write_that_is_given_up_leaves_the_old_file_and_no_draft(layer: Path) 
 def test_what_a_killed_engine_left_is_swept(layer: Path) -> None:
     draft = Draft(layer, "f")
     draft.write(b"half")
-    volume_files.sweep(layer)
+    volume_changes.sweep(layer)
     assert [*(layer / "work").iterdir()] == []
     draft.close()
 

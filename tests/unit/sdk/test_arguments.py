@@ -110,6 +110,7 @@ NOTHING = dict.fromkeys(
         "ttl",
         "queue",
         "volumes",
+        "package_cache",
     ]
 )
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.storage.capacity import is_worth_setting, store_limit
+from atoll.storage.capacity import Space, is_worth_setting, store_limit
 
 GB = 10**9
 SIZES = st.integers(min_value=0, max_value=10**15)
@@ -35,3 +35,8 @@ def test_a_limit_that_is_left_alone_never_promises_more_than_the_disk_has(
     wanted = store_limit(used, 0, free, reserve)
     if free <= 8 * reserve and not is_worth_setting(current, wanted, free, reserve):
         assert current <= used + max(free, reserve)
+
+
+def test_what_a_store_holds_without_use_is_less_its_own_trees() -> None:
+    assert Space(size=100_000, taken=64_000, used=10_000).idle == 53_000
+    assert Space(size=100_000, taken=64_000, used=63_500).idle == 0

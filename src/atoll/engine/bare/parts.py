@@ -7,6 +7,8 @@ steps with and without root.
 import asyncio
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -108,6 +110,31 @@ class BareLayers:
     async def usage(self, layer_id: str) -> int:
         """Nothing is measured."""
         return 0
+
+    async def duplicate(self, layer_id: str, copy_id: str, size_bytes: int) -> None:
+        """Copy the directory."""
+        copy = partial(shutil.copytree, symlinks=True, dirs_exist_ok=True)
+        await asyncio.to_thread(copy, self._base / layer_id, self._base / copy_id)
+
+    async def resize(self, layer_id: str, size_bytes: int) -> None:
+        """Nothing is enforced."""
+
+    async def settle(self, layer_id: str, size_bytes: int) -> None:
+        """Nothing is enforced."""
+
+    def spare(self, layer_id: str) -> AbstractContextManager[None]:
+        """Nothing is enforced."""
+        return nullcontext()
+
+    async def space(self) -> None:
+        """There is no store."""
+
+    async def trim(self) -> int:
+        """There is no store."""
+        return 0
+
+    async def trim_if_worth(self) -> None:
+        """There is no store."""
 
     async def delete(self, layer_id: str) -> None:
         """Remove the directory."""

@@ -6,6 +6,7 @@ table of the cluster's page.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NoReturn
 
@@ -99,6 +100,31 @@ class ClusterLayers:
     async def usage(self, layer_id: str) -> int:
         """What a volume holds is known to its storage only."""
         return 0
+
+    async def duplicate(self, layer_id: str, copy_id: str, size_bytes: int) -> None:
+        """Refuse: named volumes are on the engine's own disk."""
+        _refuse("sandboxes in a cluster have no copies of named volumes")
+
+    async def resize(self, layer_id: str, size_bytes: int) -> None:
+        """Refuse: named volumes are on the engine's own disk."""
+        _refuse("named volumes cannot be resized in a cluster")
+
+    async def settle(self, layer_id: str, size_bytes: int) -> None:
+        """Claims keep their size."""
+
+    def spare(self, layer_id: str) -> AbstractContextManager[None]:
+        """Claims keep their size."""
+        return nullcontext()
+
+    async def space(self) -> None:
+        """There is no store on the engine's host."""
+
+    async def trim(self) -> int:
+        """There is no store on the engine's host."""
+        return 0
+
+    async def trim_if_worth(self) -> None:
+        """There is no store on the engine's host."""
 
     async def delete(self, layer_id: str) -> None:
         """Delete the claim; its volume goes as its class says."""

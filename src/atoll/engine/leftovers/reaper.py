@@ -9,6 +9,7 @@ from typing import Protocol
 import structlog
 
 from atoll.engine.lifecycle.sequence import Lifecycle
+from atoll.engine.storage import copies
 from atoll.engine.store.store import Store
 
 
@@ -49,11 +50,12 @@ async def _starts(lifecycle: Lifecycle, store: Store) -> int:
 
 
 async def orphaned_layers(lifecycle: Lifecycle, store: Store) -> set[str]:
-    """Return the layers that no record, warm container or volume has."""
+    """Return the layers that no record, start, warm container or volume has."""
     found = set(await lifecycle.parts.layers.list())
     # Looked at before the store is: what leaves it is in the store by then.
     building = set(lifecycle.building)
-    return found - await store.layers() - building
+    owned = await store.layers() | copies.of_starts(found, await store.host_refs())
+    return found - owned - building
 
 
 async def _layers(lifecycle: Lifecycle, store: Store) -> int:

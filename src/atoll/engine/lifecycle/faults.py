@@ -12,12 +12,12 @@ from typing import Final
 from atoll.settings import FaultSettings
 
 STEPS: Final = (
-    "directory", "ids", "claims", "image", "layer", "network", "runtime", "rootfs", "files",
-    "volumes", "container", "hello",
+    "directory", "ids", "claims", "image", "layer", "copies", "network", "runtime", "rootfs",
+    "files", "volumes", "container", "hello",
 )  # fmt: skip
 """Names of the steps of `steps.STEPS`; a test compares them."""
 
-_UNDONE: Final = ("directory", "ids", "claims", "network", "rootfs", "container")
+_UNDONE: Final = ("directory", "ids", "claims", "copies", "network", "rootfs", "container")
 
 
 def _named(prefix: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -48,6 +48,9 @@ KEPT: Final = (
     *_named("unpack", ("sending", "sent")),
     *_named("import", ("unpacked", "kept")),
     *_named("volume", ("made", "recorded", "forgotten")),
+    *_named("resize", ("limited", "recorded")),
+    *_named("publish", ("copied", "recorded")),
+    *_named("contents", ("removed",)),
     *_named("mount", ("recorded", "served", "attached")),
     *_named("tunnel", ("started", "recorded")),
 )

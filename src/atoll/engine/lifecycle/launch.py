@@ -8,6 +8,7 @@ from atoll.engine.lifecycle import variables
 from atoll.engine.lifecycle.variables import Variables
 from atoll.engine.link.link import Endpoint
 from atoll.engine.parts import Image, Slot
+from atoll.engine.storage import packages
 from atoll.engine.store.record import Mounted, Record
 from atoll.runtime.base import Mount
 from atoll.settings import InstanceType
@@ -50,7 +51,8 @@ class Launch:
     @property
     def base_env(self) -> dict[str, str]:
         """Variables before anybody set some."""
-        return self.trust_env | dict(made(self.image).config.env) | self.seen_env
+        cache = packages.ENV if self.wanted.package_cache else {}
+        return self.trust_env | dict(made(self.image).config.env) | cache | self.seen_env
 
     @property
     def env(self) -> dict[str, str]:

@@ -59,7 +59,8 @@ async def start(box: "Sandbox") -> None:
 async def _warm(box: "Sandbox", wanted: SandboxOptions) -> Warm | None:
     """Return a container of the pool, for a sandbox that has no files of its own yet."""
     kind, record = wanted.instance_type, box.record
-    if (record and record.in_force) or wanted.volumes or not isinstance(kind, str):
+    mounts = wanted.volumes or wanted.package_cache
+    if (record and record.in_force) or mounts or not isinstance(kind, str):
         return None
     return await box.shared.pool.take(warm.Kind(wanted.image or "", kind, wanted.runtime or ""))
 
@@ -97,7 +98,7 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
     shared = box.shared
     size = rules.instance(wanted.instance_type or "", shared.settings.instance_types)
     origin = await origins.resolved(shared.store, box.namespace, wanted, box.record)
-    volumes = await shared.volumes.mounted(box.namespace, wanted.volumes or {})
+    volumes = await shared.volumes.mounted(box.namespace, wanted)
     record = await box.entry.start(shared.new_name(), shared.new_name())
     shared.faults.at("start.recorded")
     shared.live[record.key] = box

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from atoll.engine.lifecycle import rootfiles
 from atoll.engine.lifecycle.launch import Launch, made
 from atoll.engine.link.link import Endpoint, LinkError
+from atoll.engine.storage import copies
 from atoll.engine.store import record
 from atoll.engine.store.record import InForce
 from atoll.errors import ContainerUnavailableError, FilesystemError
@@ -99,11 +100,20 @@ async def _give_up_claims(life: "Lifecycle", host_ref: str) -> None:
     life.claims.release(host_ref)
 
 
+async def _copies(life: "Lifecycle", launch: Launch) -> None:
+    await copies.make(life.parts.layers, launch.host_ref, launch.volumes)
+
+
+async def _drop_copies(life: "Lifecycle", host_ref: str) -> None:
+    if life.claims.holds(host_ref):
+        await copies.drop(life.parts.layers, host_ref)
+
+
 async def _volumes(life: "Lifecycle", launch: Launch) -> None:
+    own = copies.names(launch.host_ref, launch.volumes)
     for path, volume in launch.volumes.items():
-        await life.parts.roots.attach(
-            launch.host_ref, path, volume.layer_id, read_only=volume.read_only
-        )
+        layer_id = own.get(path, volume.layer_id)
+        await life.parts.roots.attach(launch.host_ref, path, layer_id, read_only=volume.read_only)
 
 
 async def _network(life: "Lifecycle", launch: Launch) -> None:
@@ -208,6 +218,7 @@ STEPS: tuple[Step, ...] = (
     Step("claims", _claims, _give_up_claims, beside=True),
     Step("image", _image, None),
     Step("layer", _layer, None, beside=True),
+    Step("copies", _copies, _drop_copies, beside=True),
     Step("network", _network, _release, beside=True),
     Step("runtime", _runtime, None, beside=True),
     Step("rootfs", _rootfs, _unmount),

@@ -1,4 +1,4 @@
-"""Which start uses which volume: a volume that is not shared has one writer at a time.
+"""Which start uses which volume: one that starts have not in common has one user at a time.
 
 A start claims its volumes before anything is mounted and gives them up when its root is gone. After
 a crash the claims of what runs on are made again from the records. Nothing else is kept.
@@ -20,12 +20,12 @@ class Claims:
         """Claim *volumes* for a start of *sandbox*, all or none.
 
         Raises:
-            VolumeInUseError: one is neither shared nor read-only, and another start has it.
+            VolumeInUseError: one is not in common, and another start has it.
         """
         wanted = {volume.layer_id: volume for volume in volumes}
         for volume in wanted.values():
             users = self.users(volume.layer_id, apart=host_ref)
-            if users and not (volume.shared or volume.read_only):
+            if users and not volume.common:
                 raise in_use(volume.name, users)
         self.adopt(host_ref, sandbox, wanted)
 
@@ -37,6 +37,10 @@ class Claims:
     def release(self, host_ref: str) -> None:
         """Give up what a start had. Idempotent."""
         self._held.pop(host_ref, None)
+
+    def holds(self, host_ref: str) -> bool:
+        """Tell whether a start uses any volume."""
+        return host_ref in self._held
 
     def users(self, layer_id: str, *, apart: str = "") -> list[str]:
         """Return the sandboxes that use a volume, but for the start *apart*."""

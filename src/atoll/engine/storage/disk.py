@@ -18,7 +18,7 @@ from atoll.engine.store import record as rules
 from atoll.engine.store.shelf import MAX_PAGE, Shelf
 from atoll.errors import SandboxError
 from atoll.wire import ids
-from atoll.wire.disk import Collectable, Collected, DiskEntry, DiskUsage
+from atoll.wire.disk import Collectable, Collected, DiskEntry, DiskUsage, StoreSpace
 
 T = TypeVar("T")
 
@@ -112,11 +112,22 @@ class Disk:
 
     async def collect(self, *, dry_run: bool) -> Collected:
         """Return what can be collected; unless *dry_run*, after it was."""
-        found = await self.collectable()
+        found, shrunk = await self.collectable(), 0
         if not dry_run:
             await asyncio.gather(self._snapshots.tidy(), self._backups.tidy())
             await reaper.sweep(self._shared.lifecycle, self._shared.store)
-        return Collected(items=found, size=sum(item.size for item in found), dry_run=dry_run)
+            shrunk = await self._layers.trim()
+        return Collected(
+            items=found,
+            size=sum(item.size for item in found),
+            dry_run=dry_run,
+            shrunk=shrunk,
+            store=await self._store(),
+        )
+
+    async def _store(self) -> StoreSpace | None:
+        space = await self._layers.space()
+        return space and StoreSpace(size=space.size, taken=space.taken, used=space.used)
 
 
 def _ended(rows: Mapping[str, float | None]) -> list[str]:

@@ -20,6 +20,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     read_only: bool
     shared: bool
+    private: bool = False
     created_at: datetime
 
 
@@ -50,6 +51,13 @@ class VolumeTable:
     async def delete(self, layer_id: str) -> None:
         """Forget a volume."""
         await self._database.execute("DELETE FROM volumes WHERE layer_id = ?", (layer_id,))
+
+    async def replace(self, old: Stored, new: Stored) -> None:
+        """Store *new*, of the same name, in place of *old*."""
+        values = new.layer_id, msgspec.json.encode(new), old.layer_id
+        await self._database.execute(
+            "UPDATE volumes SET layer_id = ?, body = ? WHERE layer_id = ?", values
+        )
 
     async def page(self, namespace: str, after: str, limit: int) -> tuple[list[Stored], str | None]:
         """Return the volumes whose names follow *after*, and the last name if there are more."""

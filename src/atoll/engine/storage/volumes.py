@@ -6,35 +6,33 @@ without a row, which the reaper removes.
 """
 
 import asyncio
-import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import BinaryIO
+from collections.abc import AsyncIterator, Callable, Iterable
+from weakref import WeakValueDictionary
+
+import msgspec
+import structlog
 
 from atoll.engine.lifecycle.sequence import Lifecycle
+from atoll.engine.storage import copies, packages
 from atoll.engine.storage.claims import in_use
 from atoll.engine.storage.volume_table import MAX_PAGE, Stored, VolumeTable
 from atoll.engine.store import record as rules
 from atoll.engine.store.record import Mounted, Record
 from atoll.engine.store.store import Store
-from atoll.errors import FileExistsError, ValidationFailedError, VolumeNotFoundError
-from atoll.settings import MB
-from atoll.storage import volume_files
-from atoll.storage.volume_files import Draft, Entry
-from atoll.wire import ids, names
-from atoll.wire.volumes import (
-    CreateVolume,
-    ListVolumeFiles,
-    ListVolumes,
-    VolumeFile,
-    VolumeFileList,
-    VolumeInfo,
-    VolumePage,
-    VolumeWritten,
+from atoll.errors import (
+    FileExistsError,
+    ResourceBusyError,
+    SandboxError,
+    ValidationFailedError,
+    VolumeNotFoundError,
 )
+from atoll.settings import MB
+from atoll.wire import ids
+from atoll.wire.sandbox import SandboxOptions
+from atoll.wire.volumes import PACKAGE_CACHE, CreateVolume, ListVolumes, VolumeInfo, VolumePage
+
+log = structlog.get_logger(__name__)
 
 MIN_SIZE = 16 * MB
 """Bytes: an empty file system of its own takes a few of them."""
@@ -54,10 +52,10 @@ class Volumes:
 
     def __init__(self, store: Store, life: Lifecycle, new_name: Callable[[], str]) -> None:
         self.table = VolumeTable(store)
+        self._store = store
         self._life = life
         self._new_name = new_name
-        self._changing = asyncio.Lock()
-        self._swept: set[str] = set()
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def create(self, namespace: str, wanted: CreateVolume) -> VolumeInfo:
         """Make a volume; one that is there already and is the same is returned.
@@ -68,7 +66,7 @@ class Volumes:
             ContainerUnavailableError: the host's disk is too full (reason "capacity").
         """
         _check(namespace, wanted)
-        async with self._changing:
+        async with self.lock(namespace, wanted.name):
             if found := await self.table.get(namespace, wanted.name):
                 return await self._told(_same(found, wanted))
             return await self._told(await self._make(namespace, wanted))
@@ -82,6 +80,7 @@ class Volumes:
             size=wanted.size,
             read_only=wanted.read_only,
             shared=wanted.shared,
+            private=wanted.private,
             created_at=rules.now(),
         )
         life.building.add(made.layer_id)
@@ -90,18 +89,16 @@ class Volumes:
             life.faults.at("volume.made")
             await self.table.add(made)
             life.faults.at("volume.recorded")
-        except BaseException:
-            await life.parts.layers.delete(made.layer_id)
-            raise
-        finally:
+        finally:  # a caller who is gone takes no row back: only the reaper knows whether there is one
             life.building.discard(made.layer_id)
         return made
 
     async def get(self, namespace: str, name: str) -> VolumeInfo:
         """Return a volume; raise `VolumeNotFoundError` when there is none."""
-        return await self._told(await self._found(namespace, name))
+        return await self._told(await self.found(namespace, name))
 
-    async def _found(self, namespace: str, name: str) -> Stored:
+    async def found(self, namespace: str, name: str) -> Stored:
+        """Return what is stored of a volume; raise as `get`."""
         if found := await self.table.get(namespace, name):
             return found
         raise VolumeNotFoundError(
@@ -129,7 +126,7 @@ class Volumes:
         Raises:
             VolumeInUseError: a sandbox has it mounted.
         """
-        async with self._changing:
+        async with self.lock(namespace, name):
             found = await self.table.get(namespace, name)
             if found is None:
                 return
@@ -139,50 +136,96 @@ class Volumes:
             self._life.faults.at("volume.forgotten")
             await self._life.parts.layers.delete(found.layer_id)
 
-    async def mounted(self, namespace: str, wanted: Mapping[str, str]) -> dict[str, Mounted]:
-        """Return what a start is to mount: path → volume; raise as `get`."""
-        return {path: _mounted(await self._found(namespace, name)) for path, name in wanted.items()}
+    async def resize(self, namespace: str, name: str, size: int) -> VolumeInfo:
+        """Give a volume another limit, also while sandboxes use it; raise as `get`.
 
-    def recover(self, owners: Iterable[Record]) -> None:
-        """Find out which volumes are in use by what runs on."""
+        The limit is set first and the row after it; what a crash leaves between is undone by
+        `recover`.
+
+        Raises:
+            DiskQuotaExceededError: more than that is in it; nothing is changed.
+            ResourceBusyError: it is in use, and the layer store is resized at rest only (ext4).
+            ValidationFailedError: the size is out of range.
+        """
+        _check_size(size)
+        async with self.lock(namespace, name):
+            found = await self.found(namespace, name)
+            layers, faults = self._life.parts.layers, self._life.faults
+            resized = msgspec.structs.replace(found, size=size)
+            await layers.resize(found.layer_id, size)
+            faults.at("resize.limited")
+            await self.table.replace(found, resized)
+            faults.at("resize.recorded")
+            return await self._told(resized)
+
+    async def publish(self, namespace: str, name: str, sandbox: str) -> VolumeInfo:
+        """Make what a sandbox has in its copy of a private volume the content of the volume.
+
+        The new content is complete before the row names it, in one step. Others have it from their
+        next start on.
+
+        Raises:
+            VolumeNotFoundError: there is no such volume.
+            SandboxNotFoundError: there is no such sandbox.
+            ValidationFailedError: it does not run with a copy of this volume.
+            ResourceBusyError: the volume is not any more what the copy was made of.
+        """
+        record = await self._store.get(namespace, sandbox)
+        copied, copy_id = copies.of_sandbox(record, sandbox, name)
+        async with self.lock(namespace, name):
+            found = await self.found(namespace, name)
+            if found.layer_id != copied.layer_id:
+                raise changed(name)
+            life = self._life
+            new = msgspec.structs.replace(found, layer_id=f"vol-{self._new_name()}")
+            life.building.add(new.layer_id)
+            try:
+                await life.parts.layers.duplicate(copy_id, new.layer_id, new.size)
+                life.faults.at("publish.copied")
+                await self.table.replace(found, new)
+                life.faults.at("publish.recorded")
+            finally:
+                life.building.discard(new.layer_id)
+            if not life.claims.users(found.layer_id):  # else a start may be copying it just now
+                await life.parts.layers.delete(found.layer_id)
+            return await self._told(new)
+
+    async def mounted(self, namespace: str, wanted: SandboxOptions) -> dict[str, Mounted]:
+        """Return what a start is to mount: path → volume.
+
+        Raises:
+            VolumeNotFoundError: there is no such volume.
+            ValidationFailedError: one is no package cache.
+        """
+        rules.check_volumes(wanted)
+        volumes = wanted.volumes or {}
+        found = {
+            path: _mounted(await self.found(namespace, name)) for path, name in volumes.items()
+        }
+        if wanted.package_cache:
+            found[PACKAGE_CACHE] = await self._package_cache(namespace, wanted.package_cache)
+        return found
+
+    async def _package_cache(self, namespace: str, name: str) -> Mounted:
+        volume = await self.found(namespace, name)
+        packages.check(volume)
+        return _mounted(volume)
+
+    async def recover(self, owners: Iterable[Record]) -> None:
+        """Find out which volumes are in use by what runs on; undo half a change of a limit."""
         for record in owners:
             if record.host_ref and record.in_force:
                 layers = [volume.layer_id for volume in record.in_force.volumes.values()]
                 self._life.claims.adopt(record.host_ref, record.id, layers)
+        for volume in await self.table.all():
+            try:
+                await self._life.parts.layers.settle(volume.layer_id, volume.size)
+            except SandboxError as error:
+                log.warning("a volume's limit is not set", volume=volume.name, reason=str(error))
 
-    async def opened(self, namespace: str, name: str, path: str) -> tuple[BinaryIO, VolumeFile]:
-        """Open a file of a volume; raise as `get` and `volume_files.opened`."""
-        path, layer = _path(path), await self._folder(namespace, name)
-        file, found = await asyncio.to_thread(volume_files.opened, layer, path)
-        return file, _file(path, Entry(path, "file", found, None))
-
-    async def files(self, namespace: str, name: str, wanted: ListVolumeFiles) -> VolumeFileList:
-        """Return one page of a folder; raise as `get` and `volume_files.entries`."""
-        path, layer = _path(wanted.path), await self._folder(namespace, name)
-        after = os.fsdecode(names.to_bytes(wanted.cursor or ""))
-        found, cursor = await asyncio.to_thread(
-            volume_files.entries, layer, path, after, wanted.limit
-        )
-        files = [_file("/".join(filter(None, (path, each.name))), each) for each in found]
-        return VolumeFileList(files=files, cursor=cursor and _text(cursor))
-
-    @asynccontextmanager
-    async def writing(self, namespace: str, name: str, path: str) -> "AsyncIterator[Writing]":
-        """Write a file; without `Writing.end` nothing is changed. Raise as `get`."""
-        path, layer = _path(path), await self._folder(namespace, name)
-        async with self._changing:  # of drafts no earlier engine made, none is swept
-            if layer.name not in self._swept:
-                await asyncio.to_thread(volume_files.sweep, layer)
-                self._swept.add(layer.name)
-        draft = await asyncio.to_thread(Draft, layer, path)
-        try:
-            yield Writing(path, draft)
-        finally:
-            await asyncio.to_thread(draft.close)
-
-    async def _folder(self, namespace: str, name: str) -> Path:
-        found = await self._found(namespace, name)
-        return await self._life.parts.layers.attach(found.layer_id)
+    def lock(self, namespace: str, name: str) -> asyncio.Lock:
+        """Return what whoever changes a volume holds, for as long as somebody does."""
+        return self._locks.setdefault((namespace, name), asyncio.Lock())
 
     async def _told(self, volume: Stored) -> VolumeInfo:
         return VolumeInfo(
@@ -192,26 +235,10 @@ class Volumes:
             used=await self._life.parts.layers.usage(volume.layer_id),
             read_only=volume.read_only,
             shared=volume.shared,
+            private=volume.private,
             created_at=volume.created_at,
             sandboxes=self._life.claims.users(volume.layer_id),
         )
-
-
-class Writing:
-    """A file that is being written to a volume."""
-
-    def __init__(self, path: str, draft: Draft) -> None:
-        self._path = path
-        self._draft = draft
-
-    async def write(self, data: bytes) -> None:
-        """Append *data*; raise as `Draft.write`."""
-        await asyncio.to_thread(self._draft.write, data)
-
-    async def end(self) -> VolumeWritten:
-        """Put the file in its place; raise as `Draft.publish`."""
-        digest = await asyncio.to_thread(self._draft.publish)
-        return VolumeWritten(path=self._path, size=self._draft.size, sha256=digest)
 
 
 def _check(namespace: str, wanted: CreateVolume) -> None:
@@ -222,21 +249,38 @@ def _check(namespace: str, wanted: CreateVolume) -> None:
             context={"field": "name"},
             suggestion="use 1 to 63 letters, digits, '-', '_' or '.'",
         )
-    if not MIN_SIZE <= wanted.size <= MAX_SIZE:
+    if wanted.read_only + wanted.shared + wanted.private > 1:
         raise ValidationFailedError(
-            f"a volume cannot have {wanted.size} bytes",
+            "a volume is one of read_only, shared and private", context={"field": "shared"}
+        )
+    _check_size(wanted.size)
+
+
+def _check_size(size: int) -> None:
+    if not MIN_SIZE <= size <= MAX_SIZE:
+        raise ValidationFailedError(
+            f"a volume cannot have {size} bytes",
             context={"field": "size", "smallest": MIN_SIZE, "largest": MAX_SIZE},
         )
 
 
 def _same(found: Stored, wanted: CreateVolume) -> Stored:
-    options = found.size, found.read_only, found.shared
-    if options == (wanted.size, wanted.read_only, wanted.shared):
+    options = found.size, found.read_only, found.shared, found.private
+    if options == (wanted.size, wanted.read_only, wanted.shared, wanted.private):
         return found
     raise FileExistsError(
         f"there is a volume {found.name!r} with other options",
         context={"volume": found.name, "size": found.size},
         suggestion="use it as it is, or delete it first",
+    )
+
+
+def changed(name: str) -> ResourceBusyError:
+    """Return the error for a volume that has other contents than the caller knows."""
+    return ResourceBusyError(
+        f"volume {name!r} was changed as a whole meanwhile",
+        context={"volume": name},
+        suggestion="start the sandbox again and repeat what it did",
     )
 
 
@@ -246,23 +290,6 @@ def _mounted(volume: Stored) -> Mounted:
         layer_id=volume.layer_id,
         read_only=volume.read_only,
         shared=volume.shared,
+        private=volume.private,
+        size=volume.size,
     )
-
-
-def _file(path: str, entry: Entry) -> VolumeFile:
-    return VolumeFile(
-        path=_text(path),
-        type=entry.type,
-        size=entry.stat.st_size if entry.type == "file" else 0,
-        mode=entry.stat.st_mode & 0o7777,
-        modified_at=datetime.fromtimestamp(entry.stat.st_mtime, UTC),
-        target=None if entry.target is None else _text(entry.target),
-    )
-
-
-def _text(name: str) -> str:
-    return names.to_text(os.fsencode(name))
-
-
-def _path(text: str) -> str:
-    return volume_files.clean(os.fsdecode(names.to_bytes(text)))

@@ -20,6 +20,7 @@ from atoll.wire.sandbox import (
     SandboxOptions,
     State,
 )
+from atoll.wire.volumes import PACKAGE_CACHE
 
 MAX_DURATION = 100 * 365 * 24 * 3600 * 1000
 """Milliseconds: what a date can be moved by without leaving the calendar."""
@@ -59,6 +60,13 @@ class Mounted(msgspec.Struct, frozen=True, kw_only=True):
     layer_id: str
     read_only: bool = False
     shared: bool = False
+    private: bool = False
+    size: int = 0
+
+    @property
+    def common(self) -> bool:
+        """Whether several starts may have it at the same time."""
+        return self.read_only or self.shared or self.private
 
 
 class InForce(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +169,7 @@ def with_defaults(
             enable_internet=namespace.enable_internet is not False,
             labels=namespace.labels,
             volumes={},
+            package_cache="",
         ),
         wanted,
     )
@@ -234,12 +243,14 @@ def _check_names(options: SandboxOptions) -> None:
     for label, meaning in (options.labels or {}).items():
         if not label or not (label + meaning).isprintable() or set(",=") & set(label + meaning):
             _refuse("labels", label, "labels have no ',', '=' or control characters")
-    _check_volumes(options.volumes or {})
+    check_volumes(options)
 
 
-def _check_volumes(volumes: Mapping[str, str]) -> None:
+def check_volumes(options: SandboxOptions) -> None:
+    """Refuse mount points that cannot be, and those in one another; raise as `check_options`."""
+    cache = {PACKAGE_CACHE: options.package_cache} if options.package_cache else {}
     taken: list[PurePosixPath] = []
-    for path, volume in volumes.items():
+    for path, volume in [*(options.volumes or {}).items(), *cache.items()]:
         if not _MOUNT_POINT.fullmatch(path) or {".", ".."} & set(path.split("/")):
             _refuse("volumes", path, "a volume appears at an absolute path without '..', not at /")
         if not _VOLUME.fullmatch(volume):

@@ -9,6 +9,7 @@ from atoll.sdk import _io, _arguments, _shared
 from atoll.sdk._sync.backups import BackupShelf
 from atoll.sdk._sync.images import Images
 from atoll.sdk._sync.keys import Keys
+from atoll.sdk._sync.packages import PackageCaches
 from atoll.sdk._sync.pool import Pool
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.snapshots import SnapshotShelf
@@ -88,6 +89,11 @@ class Environment:
     def volumes(self) -> VolumeShelf:
         """The engine's volumes."""
         return VolumeShelf(self.transport)
+
+    @property
+    def package_caches(self) -> PackageCaches:
+        """The caches of pip, npm and uv that sandboxes begin with."""
+        return PackageCaches(self.transport)
 
     @property
     def pool(self) -> Pool:
@@ -244,6 +250,7 @@ def get_sandbox(
     ttl: Duration | None = None,
     queue: Duration | None = None,
     volumes: Mapping[str, str] | None = None,
+    package_cache: str | None = None,
 ) -> Sandbox:
     """Return the sandbox with this id, without any I/O: the first operation creates or wakes it.
 
@@ -267,6 +274,8 @@ def get_sandbox(
         ttl: time after which it is destroyed, whatever it does.
         queue: how long to wait for room instead of failing with `MaxInstancesExceededError`.
         volumes: path inside → name of a volume.
+        package_cache: name of a volume where pip, npm and uv find and keep what they download, each
+            sandbox in a copy of its own; "" for none.
 
     Raises:
         InvalidSandboxIdError: the id breaks the rules.
@@ -292,6 +301,7 @@ def get_sandbox(
         ttl=ttl,
         queue=queue,
         volumes=volumes,
+        package_cache=package_cache,
     )
     ids.check_sandbox_id(id)
     sandbox_id = id.lower() if normalize_id else id

@@ -11,6 +11,11 @@ from atoll.wire.volumes import (
     CreateVolume,
     ListVolumeFiles,
     ListVolumes,
+    MakeVolumeFolder,
+    MoveVolumeFile,
+    PublishVolume,
+    RemoveVolumeFile,
+    UpdateVolume,
     VolumeFileList,
     VolumeInfo,
     VolumePage,
@@ -44,6 +49,38 @@ class Volume:
             VolumeNotFoundError: there is no such volume.
         """
         return self._transport.call(ops.GET_VOLUME, self._place, Empty())
+
+    def resize(self, size: int | str) -> VolumeInfo:
+        """Give it another limit, also while sandboxes use it.
+
+        Args:
+            size: bytes, or text like "500MB" or "2GB".
+
+        Raises:
+            DiskQuotaExceededError: there is more in it than that; nothing is changed.
+            ResourceBusyError: it is in use on a host whose store resizes at rest only (ext4).
+            VolumeNotFoundError: there is no such volume.
+        """
+        request = UpdateVolume(size=_arguments.size_bytes("size", size))
+        return self._transport.call(ops.RESIZE_VOLUME, self._place, request)
+
+    def publish(self, sandbox: str) -> VolumeInfo:
+        """Make what a sandbox has in its copy of this private volume the content of it.
+
+        Others have it from their next start on. Publish only what a sandbox made that ran nothing
+        you do not trust: others will run what is in there.
+
+        Args:
+            sandbox: id of one that runs.
+
+        Raises:
+            ValidationFailedError: it does not run with a copy of this volume.
+            ResourceBusyError: another one was published since the copy was made.
+            SandboxNotFoundError: there is no such sandbox.
+            VolumeNotFoundError: there is no such volume.
+        """
+        request = PublishVolume(sandbox=sandbox)
+        return self._transport.call(ops.PUBLISH_VOLUME, self._place, request)
 
     def read(self, path: str) -> bytes:
         """Return the content of a file; raise as `read_stream`."""
@@ -95,6 +132,54 @@ class Volume:
         pieces = _io.pieces(content)
         return self._transport.call(ops.WRITE_VOLUME, self._place, request, content=pieces)
 
+    def make_dir(self, path: str, *, parents: bool = True) -> None:
+        """Make a folder, of root.
+
+        Args:
+            path: of the folder.
+            parents: make those on the way too, and be content with one that is there.
+
+        Raises:
+            FileExistsError: the name is taken (without *parents*).
+            FileNotFoundError: a folder on the way is missing (without *parents*).
+            NotDirectoryError: a file is in the way.
+            DiskQuotaExceededError: the volume is full.
+            SecurityError: a folder in the path is a link.
+        """
+        request = MakeVolumeFolder(path=path, parents=parents)
+        self._transport.call(ops.MAKE_VOLUME_FOLDER, self._place, request)
+
+    def rename(self, path: str, target: str, *, overwrite: bool = False) -> None:
+        """Give a file or folder another path, in one step.
+
+        Args:
+            path: of what is there; a link is renamed itself.
+            target: its new path; the folder it lies in is there.
+            overwrite: replace a file, or an empty folder by a folder.
+
+        Raises:
+            FileNotFoundError: there is nothing, or no such folder.
+            FileExistsError: *target* is taken.
+            SecurityError: a folder in one of the paths is a link.
+        """
+        request = MoveVolumeFile(path=path, target=target, overwrite=overwrite)
+        self._transport.call(ops.MOVE_IN_VOLUME, self._place, request)
+
+    def remove(self, path: str, *, recursive: bool = False) -> None:
+        """Remove a file or folder. It is gone in one step, also when it is large.
+
+        Args:
+            path: of what is there; a link is removed itself.
+            recursive: a folder too, with all that is in it; without, only an empty one.
+
+        Raises:
+            FileNotFoundError: there is nothing.
+            FilesystemError: the folder is not empty.
+            SecurityError: a folder in the path is a link.
+        """
+        request = RemoveVolumeFile(path=path, recursive=recursive)
+        self._transport.call(ops.REMOVE_IN_VOLUME, self._place, request)
+
     def list(
         self, path: str = "", *, cursor: str | None = None, limit: int = 1_000
     ) -> VolumeFileList:
@@ -127,6 +212,7 @@ class VolumeShelf:
         size: int | str = "1GB",
         read_only: bool = False,
         shared: bool = False,
+        private: bool = False,
         namespace: str = "Sandbox",
     ) -> Volume:
         """Make a volume for the sandboxes of a namespace; the same one again is no error.
@@ -137,6 +223,8 @@ class VolumeShelf:
             read_only: sandboxes only read it; it is filled with `Volume.write`.
             shared: several sandboxes may write to it at the same time. Else one sandbox that runs
                 has it for itself.
+            private: each start of a sandbox writes to a copy of its own, which goes when it sleeps.
+                What they begin with changes by calls to the engine only (`write`, `publish`).
             namespace: of the sandboxes.
 
         Raises:
@@ -149,6 +237,7 @@ class VolumeShelf:
             size=_arguments.size_bytes("size", size),
             read_only=read_only,
             shared=shared,
+            private=private,
         )
         self._transport.call(ops.CREATE_VOLUME, {"namespace": namespace}, request)
         return Volume(self._transport, namespace, name)

@@ -1,4 +1,3 @@
-import os
 from datetime import datetime
 from pathlib import Path
 
@@ -6,9 +5,10 @@ import pytest
 
 from atoll.engine.engine import Engine
 from atoll.errors import (
+    DiskQuotaExceededError,
     FileExistsError,
-    FileNotFoundError,
     ResourceBusyError,
+    SandboxNotFoundError,
     ValidationFailedError,
     VolumeInUseError,
     VolumeNotFoundError,
@@ -47,58 +47,11 @@ async def test_impossible_volumes_are_refused(engine: Engine, name: str, size: i
         await engine.volumes.create("N", CreateVolume(name=name, size=size))
 
 
-async def test_files_come_and_go_without_a_sandbox(engine: Engine) -> None:
-    await engine.volumes.create("N", CreateVolume(name="v"))
-    async with engine.volumes.writing("N", "v", "/d/f") as writing:
-        await writing.write(b"con")
-        await writing.write(b"tent")
-        written = await writing.end()
-    assert (written.path, written.size) == ("d/f", 7)
-    file, told = await engine.volumes.opened("N", "v", "d/f")
-    with file:
-        assert file.read() == b"content"
-    assert (told.path, told.size) == ("d/f", 7)
-    listed = await engine.volumes.files("N", "v", ListVolumeFiles(path="/d"))
-    assert [(f.path, f.type, f.size) for f in listed] == [("d/f", "file", 7)]
-
-
-async def test_names_that_are_no_text_come_back_as_they_were_told(
-    engine: Engine, world: World
-) -> None:
-    await engine.volumes.create("N", CreateVolume(name="v"))
-    async with engine.volumes.writing("N", "v", "a") as writing:
-        await writing.end()
-    (layer,) = world.state_dir.glob("layers/vol-*")
-    Path(os.fsdecode(os.fsencode(layer) + b"/upper/\xff\xe4")).write_text("latin")
-    first = await engine.volumes.files("N", "v", ListVolumeFiles(limit=1))
-    second = await engine.volumes.files("N", "v", ListVolumeFiles(cursor=first.cursor))
-    (told,) = second.files
-    assert told.path == "\uefff\uefe4"
-    file, _ = await engine.volumes.opened("N", "v", told.path)
-    with file:
-        assert file.read() == b"latin"
-
-
-async def test_a_write_that_breaks_off_changes_nothing(engine: Engine, world: World) -> None:
-    await engine.volumes.create("N", CreateVolume(name="v"))
-
-    async def broken() -> None:
-        async with engine.volumes.writing("N", "v", "f") as writing:
-            await writing.write(b"half")
-            raise ConnectionError
-
-    with pytest.raises(ConnectionError):
-        await broken()
-    with pytest.raises(FileNotFoundError):
-        await engine.volumes.opened("N", "v", "f")
-    assert [*world.state_dir.glob("layers/vol-*/work/*")] == []
-
-
 async def test_what_is_not_there_is_said(engine: Engine) -> None:
     for call in (
         engine.volumes.get("N", "none"),
-        engine.volumes.opened("N", "none", "f"),
-        engine.volumes.files("N", "none", ListVolumeFiles()),
+        engine.contents.opened("N", "none", "f"),
+        engine.contents.files("N", "none", ListVolumeFiles()),
     ):
         with pytest.raises(VolumeNotFoundError):
             await call
@@ -185,3 +138,153 @@ async def test_a_layer_without_a_row_is_removed_by_the_next_engine(
     await world.layers.create("vol-lost", 20 * MB)
     async with opener():
         assert await world.layers.list() == []
+
+
+async def private_box(engine: Engine, id: str, volume: str = "p") -> Path:
+    """Start a sandbox with a copy of a private volume; return where the copy's files are."""
+    await start(engine, id, {"/data": volume})
+    record = engine.sandbox("N", id).record
+    assert record
+    layer = await engine.volumes._life.parts.layers.attach(f"cow-{record.host_ref}-0")
+    return layer / "upper"
+
+
+async def content(engine: Engine, path: str) -> bytes:
+    file, _ = await engine.contents.opened("N", "p", path)
+    with file:
+        return file.read()
+
+
+async def test_each_start_has_a_copy_of_its_own_that_goes_with_it(
+    engine: Engine, world: World
+) -> None:
+    await engine.volumes.create("N", CreateVolume(name="p", private=True))
+    one, two = await private_box(engine, "one"), await private_box(engine, "two")
+    (one / "f").write_text("of one")
+    assert [*two.iterdir()] == []
+    assert [*await engine.contents.files("N", "p", ListVolumeFiles())] == []
+    await engine.sandbox("N", "one").stop()
+    assert [*(await private_box(engine, "one")).iterdir()] == []
+    for id in ("one", "two"):
+        await engine.sandbox("N", id).destroy()
+    assert [name for name in await world.layers.list() if name.startswith("cow-")] == []
+
+
+async def test_a_published_copy_is_what_others_begin_with_from_their_next_start_on(
+    engine: Engine, world: World
+) -> None:
+    await engine.volumes.create("N", CreateVolume(name="p", private=True))
+    one, two = await private_box(engine, "one"), await private_box(engine, "two")
+    (one / "f").write_text("of one")
+    told = await engine.volumes.publish("N", "p", "one")
+    assert (told.name, told.private) == ("p", True)
+    (one / "f").write_text("later")
+    assert await content(engine, "f") == b"of one"
+    assert [*two.iterdir()] == [], "what runs goes on with what it has"
+    await engine.sandbox("N", "two").stop()
+    assert ((await private_box(engine, "two")) / "f").read_text() == "of one"
+
+
+async def test_what_was_published_meanwhile_is_not_overwritten(engine: Engine) -> None:
+    await engine.volumes.create("N", CreateVolume(name="p", private=True))
+    for id in ("one", "two"):
+        (await private_box(engine, id) / "f").write_text(id)
+    await engine.volumes.publish("N", "p", "one")
+    with pytest.raises(ResourceBusyError):
+        await engine.volumes.publish("N", "p", "two")
+    assert await content(engine, "f") == b"one"
+
+
+async def test_only_a_running_sandbox_with_a_copy_can_be_published(engine: Engine) -> None:
+    await engine.volumes.create("N", CreateVolume(name="p", private=True))
+    await engine.volumes.create("N", CreateVolume(name="s", shared=True))
+    await private_box(engine, "one")
+    await start(engine, "other", {"/data": "s"})
+    for volume, id, error in (
+        ("p", "none", SandboxNotFoundError),
+        ("p", "other", ValidationFailedError),
+        ("s", "other", ValidationFailedError),
+        ("none", "one", ValidationFailedError),
+    ):
+        with pytest.raises(error):
+            await engine.volumes.publish("N", volume, id)
+    await engine.sandbox("N", "one").stop()
+    with pytest.raises(ValidationFailedError):
+        await engine.volumes.publish("N", "p", "one")
+
+
+async def test_a_restart_finds_the_copies_of_what_runs_and_removes_others(
+    opener: Opener, world: World
+) -> None:
+    async with opener() as engine:
+        await engine.volumes.create("N", CreateVolume(name="p", private=True))
+        copy = await private_box(engine, "one")
+        (copy / "f").write_text("kept")
+        await world.layers.create("cow-e0-gone-0", 1)
+    async with opener() as engine:
+        assert (copy / "f").read_text() == "kept"
+        assert not await world.layers.exists("cow-e0-gone-0")
+        await engine.sandbox("N", "one").destroy()
+        assert not copy.exists()
+
+
+async def test_a_package_cache_is_a_private_volume_with_the_tools_told_of_it(
+    engine: Engine, world: World
+) -> None:
+    await engine.volumes.create("N", CreateVolume(name="p", private=True))
+    await engine.volumes.create("N", CreateVolume(name="s", shared=True))
+    box = engine.sandbox("N", "box")
+    await box.configure(SandboxOptions(package_cache="p", env={"UV_CACHE_DIR": "/mine"}))
+    await box.ensure_running()
+    assert world.roots.attached == [("/var/cache/packages", False)]
+    assert box.record
+    assert box.record.in_force
+    env = box.record.in_force.env
+    assert env["PIP_CACHE_DIR"] == "/var/cache/packages/pip"
+    assert env["UV_CACHE_DIR"] == "/mine", "the caller's own wins"
+    await box.stop()
+    await box.configure(SandboxOptions(package_cache="s"))
+    with pytest.raises(ValidationFailedError, match="no package cache"):
+        await box.ensure_running()
+    await box.configure(SandboxOptions(package_cache=""))
+    await box.ensure_running()
+    assert "PIP_CACHE_DIR" not in box.record.in_force.env
+
+
+async def test_a_volume_has_one_way_of_being_used(engine: Engine) -> None:
+    with pytest.raises(ValidationFailedError, match="one of"):
+        await engine.volumes.create("N", CreateVolume(name="v", private=True, shared=True))
+
+
+async def test_another_limit_is_told_and_settled_after_a_crash(
+    opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[tuple[str, int]] = []
+
+    async def settle(layer_id: str, size: int) -> None:
+        limits.append((layer_id[:3], size))
+
+    async with opener() as engine:
+        await engine.volumes.create("N", CreateVolume(name="v", size=20 * MB))
+        assert (await engine.volumes.resize("N", "v", 30 * MB)).size == 30 * MB
+        assert (await engine.volumes.get("N", "v")).size == 30 * MB
+        with pytest.raises(ValidationFailedError):
+            await engine.volumes.resize("N", "v", 1)
+        with pytest.raises(VolumeNotFoundError):
+            await engine.volumes.resize("N", "none", 30 * MB)
+    monkeypatch.setattr(world.layers, "settle", settle)
+    async with opener():
+        assert limits == [("vol", 30 * MB)]
+
+
+async def test_a_limit_that_does_not_fit_changes_nothing(
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resize(layer_id: str, size: int) -> None:
+        raise DiskQuotaExceededError(f"{layer_id} has more than {size}")
+
+    await engine.volumes.create("N", CreateVolume(name="v", size=30 * MB))
+    monkeypatch.setattr(world.layers, "resize", resize)
+    with pytest.raises(DiskQuotaExceededError):
+        await engine.volumes.resize("N", "v", 20 * MB)
+    assert (await engine.volumes.get("N", "v")).size == 30 * MB

@@ -69,3 +69,25 @@ async def test_the_disk_is_asked_for_by_namespace_and_collected_for_all(
     assert "/namespaces/N/" in engine.seen[0].path
     assert len(await env.gc(dry_run=False)) == 0
     assert engine.seen[1].json() == {"dryRun": False}
+
+
+async def test_changes_of_a_volume_and_of_its_files_are_sent(
+    engine: EngineDouble, env: atoll.Environment
+) -> None:
+    engine.script("GET /volumes/v", answer(VOLUME))
+    volume = await env.volumes.get("v")
+    engine.script("PATCH /volumes/v", answer(VOLUME))
+    engine.script("POST /publish", answer({**VOLUME, "private": True}))
+    for end in ("POST /folders", "POST /move", "DELETE /files"):
+        engine.script(end, answer({"success": True}))
+    assert (await volume.resize("2GB")).size == 2_000_000_000
+    assert (await volume.publish("box")).private
+    await volume.make_dir("a/b", parents=False)
+    await volume.rename("a", "c", overwrite=True)
+    await volume.remove("c", recursive=True)
+    _, resized, published, made, moved, removed = engine.seen
+    assert resized.json() == {"size": 2_000_000_000}
+    assert published.json() == {"sandbox": "box"}
+    assert made.json() == {"path": "a/b", "parents": False}
+    assert moved.json() == {"path": "a", "target": "c", "overwrite": True}
+    assert removed.query == "path=c&recursive=true"
