@@ -22,16 +22,16 @@ body = f"print({sys.argv[1]!r})\\n"
 files = {"tool.py": body, "tool-1.dist-info/METADATA": "Metadata-Version: 2.1\\nName: tool\\nVersion: 1\\n",
          "tool-1.dist-info/WHEEL": "Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"}
 files["tool-1.dist-info/RECORD"] = "".join(f"{name},,\\n" for name in [*files, "tool-1.dist-info/RECORD"])
-folder = os.environ["PIP_CACHE_DIR"] + "/wheels"
+folder = os.environ["PIP_FIND_LINKS"]
 os.makedirs(folder, exist_ok=True)
 with zipfile.ZipFile(folder + "/tool-1-py3-none-any.whl", "w") as wheel:
     for name, text in files.items():
         wheel.writestr(name, text)
 """
-"""A wheel of a package that says who made it, in the cache of pip."""
+"""A wheel of a package that says who made it, where pip looks first."""
 
 INSTALL = (
-    "python3 -m pip install -q --no-index --find-links $PIP_CACHE_DIR/wheels --target /tmp/t tool"
+    "python3 -m pip install -q --no-index --target /tmp/t tool"
     " 2>/dev/null; PYTHONPATH=/tmp/t python3 -m tool 2>/dev/null || echo none; rm -rf /tmp/t"
 )
 
@@ -79,7 +79,7 @@ def test_a_poisoned_wheel_is_installed_where_the_cache_is_one_that_both_write(
 ) -> None:
     """The weakened run: the option refuses such a volume, so it is mounted by hand."""
     cache(client, shared=True)
-    env = {"PIP_CACHE_DIR": f"{CACHE}/pip"}
+    env = {"PIP_FIND_LINKS": f"{CACHE}/wheels"}
     sandboxes(client, volumes={CACHE: "c"}, env=env)
     poison(client, A, "poison")
     assert sh(client, B, INSTALL) == "poison\n"

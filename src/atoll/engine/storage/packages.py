@@ -14,11 +14,16 @@ from atoll.wire.volumes import PACKAGE_CACHE
 
 ENV: Final = {
     "PIP_CACHE_DIR": f"{PACKAGE_CACHE}/pip",
+    "PIP_FIND_LINKS": f"{PACKAGE_CACHE}/wheels",
     "npm_config_cache": f"{PACKAGE_CACHE}/npm",
     "UV_CACHE_DIR": f"{PACKAGE_CACHE}/uv",
     "UV_LINK_MODE": "copy",  # the cache is another mount: links across are not possible
 }
-"""Where the tools look for it. The sandbox's own variables win."""
+"""Where the tools look for it. The sandbox's own variables win.
+
+pip keeps in its own cache only what an index allows it to; of equal versions it takes the wheel of
+a folder of links first, and downloads nothing.
+"""
 
 
 def check(volume: Stored) -> None:

@@ -11,34 +11,15 @@ from atoll.sdk._async.target import Address
 from atoll.sdk._async.transport import Transport
 from atoll.sdk._async.volumes import Volume, VolumeShelf
 from atoll.wire.base import Duration
-from atoll.wire.volumes import VolumeInfo
+from atoll.wire.volumes import PACKAGE_CACHE, VolumeInfo
 
+_WHEELS = f"{PACKAGE_CACHE}/wheels"
+
+# No code of a package runs while they fetch: it could put what it likes into the cache.
 _FETCH = {
-    # No code of a package runs while they fetch: it could put what it likes into the cache.
-    "pip": [
-        "python3",
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--only-binary",
-        ":all:",
-        "-d",
-        "/tmp/fetched",
-        "--",
-    ],
-    "npm": ["npm", "install", "--no-save", "--ignore-scripts", "--prefix", "/tmp/fetched", "--"],
-    "uv": [
-        "uv",
-        "pip",
-        "install",
-        "-q",
-        "--only-binary",
-        ":all:",
-        "--target",
-        "/tmp/fetched",
-        "--",
-    ],
+    "pip": f"python3 -m pip download -q --only-binary :all: -d {_WHEELS} --",
+    "npm": "npm install --no-save --ignore-scripts --prefix /tmp/fetched --",
+    "uv": "uv pip install -q --only-binary :all: --target /tmp/fetched --",
 }
 
 
@@ -61,6 +42,8 @@ class PackageCaches:
         namespace: str = "Sandbox",
     ) -> VolumeInfo:
         """Add packages, with all they need, to a cache, which is made when there is none.
+
+        Without packages it only makes one.
 
         A fresh sandbox that begins with the cache downloads them, and its copy becomes the cache in
         one step; sandboxes have it from their next start on. No code of a package is run: of pip and
@@ -85,13 +68,17 @@ class PackageCaches:
         if any(isinstance(names, str) for names in wanted.values()):
             raise ValidationFailedError("packages are a list of texts", context={"field": "pip"})
         volume = await self._cache(name, size, namespace)
+        if not any(wanted.values()):
+            return await volume.info()
         options = _arguments.sandbox_options(package_cache=name, image=image)
         address = Address(self._transport, namespace, f"fill-{secrets.token_hex(6)}", options)
         filler = Sandbox(address)
         try:
             for tool, packages in wanted.items():
                 if packages:
-                    await filler.exec([*_FETCH[tool], *packages], timeout=timeout, check=True)
+                    await filler.exec(
+                        [*_FETCH[tool].split(), *packages], timeout=timeout, check=True
+                    )
             return await volume.publish(filler.id)
         finally:
             await filler.destroy()
@@ -102,4 +89,6 @@ class PackageCaches:
             if (await volume.info()).private:
                 return volume
         shelf = VolumeShelf(self._transport)
-        return await shelf.create(name, size=size, private=True, namespace=namespace)
+        made = await shelf.create(name, size=size, private=True, namespace=namespace)
+        await made.make_dir("wheels")  # pip complains of a folder that is not there
+        return made

@@ -33,6 +33,7 @@ def filling(engine: EngineDouble, monkeypatch: pytest.MonkeyPatch) -> EngineDoub
     engine.script("POST /volumes", answer(CACHE))
     engine.script("POST /exec", command())
     engine.script("POST /publish", answer(CACHE))
+    engine.script("POST /folders", answer({"success": True}))
     return engine
 
 
@@ -60,6 +61,13 @@ async def test_a_cache_that_is_missing_is_made_private(
     filling.script("GET /volumes/c", MISSING)
     await env.package_caches.fill("c", uv=["a"], size="1GB")
     assert filling.seen[1].json() == {"name": "c", "size": 1_000_000_000, "private": True}
+
+
+async def test_without_packages_there_only_is_a_cache_afterwards(
+    filling: EngineDouble, env: atoll.Environment
+) -> None:
+    assert (await env.package_caches.fill("c")).name == "c"
+    assert {method for method, _ in calls(filling)} == {"GET"}
 
 
 async def test_what_cannot_be_downloaded_publishes_nothing(

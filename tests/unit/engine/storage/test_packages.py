@@ -23,7 +23,7 @@ def volume(*, read_only: bool = False, shared: bool = False, private: bool = Fal
 
 def test_every_tool_keeps_its_cache_in_the_volume() -> None:
     folders = {path for name, path in packages.ENV.items() if name != "UV_LINK_MODE"}
-    assert len(folders) == 3
+    assert len(folders) == 4
     assert all(path.startswith(f"{PACKAGE_CACHE}/") for path in folders)
 
 
