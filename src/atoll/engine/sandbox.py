@@ -35,6 +35,10 @@ from atoll.wire.sandbox import Metrics, NamespaceConfig, SandboxInfo, SandboxOpt
 
 log = structlog.get_logger(__name__)
 
+MAX_ARCHIVES = 4
+"""Backups of one sandbox made and put back at once, each by a process of 13 MB of the agent; others
+wait."""
+
 
 class Sandbox:
     """One durable object.
@@ -53,6 +57,7 @@ class Sandbox:
         self.activity = Activity()
         self.used = False  # by a caller of this engine
         self.thawed = asyncio.Event()
+        self.archiving = asyncio.Semaphore(MAX_ARCHIVES)
         self.thawed.set()
         self.shared = shared
         self._transitions = Transitions(f"{namespace}/{id}")

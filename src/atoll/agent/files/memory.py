@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from atoll import errors
 from atoll.agent import kernel
-from atoll.agent.files import pathnames
+from atoll.agent.files import mounted, pathnames
 from atoll.agent.files.requests import Fields
 from atoll.wire import frames
 from atoll.wire.frames import Kind
@@ -34,13 +34,17 @@ _WRITES: Final[Mapping[str, str]] = {
 def takes_memory(header: Mapping[str, Any]) -> bool:
     """Tell whether an operation may fill memory that outlives it.
 
-    An archive always may: its members can lie on mounts inside its target. A request that is not
-    understood takes none; it will be refused.
+    An upload always may: its members can lie on mounts inside its target, and links lead there. A
+    backup is put back in one place that no link leads to; on a disk it takes a process of 13 MB for
+    as long as it runs, which many sandboxes do not have to spare. A request that is not understood
+    takes none; it will be refused.
     """
     op, fields = str(header.get("op")), Fields(header)
     try:
-        if op in {"fs.upload", "fs.restore"}:
+        if op == "fs.upload":
             return True
+        if op == "fs.restore":
+            return _lies_in_memory(os.path.dirname(fields.path()))
         if op == "fs.replace_in_files":
             return any(map(is_in_memory, fields.paths("paths")))
         return op in _WRITES and is_in_memory(fields.path(_WRITES[op]))
@@ -58,6 +62,12 @@ def is_in_memory(path: bytes) -> bool:
         return kernel.file_system_type(fd) in _IN_MEMORY
     finally:
         os.close(fd)
+
+
+def _lies_in_memory(path: bytes) -> bool:
+    """Tell whether *path* as it is written, whatever links are there now, is on a mount in memory."""
+    with open("/proc/self/mountinfo", "rb") as table:
+        return mounted.type_at(path, table.read()) in {b"tmpfs", b"ramfs"}
 
 
 def _open_nearest(path: bytes) -> int:

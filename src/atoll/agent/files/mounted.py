@@ -25,6 +25,17 @@ def relative(place: bytes, table: bytes) -> set[bytes]:
     return {p[len(prefix) :] for p in points if p.startswith(prefix) and p != prefix}
 
 
+def type_at(path: bytes, table: bytes) -> bytes:
+    """Return the type of the file system that *path*, without links, lies on by *table*. Pure."""
+    longest, found = b"", b""
+    for line in table.splitlines():
+        mount, _, source = line.partition(b" - ")
+        point = unescaped(mount.split(b" ", 5)[4]).rstrip(b"/") + b"/"
+        if (path.rstrip(b"/") + b"/").startswith(point) and len(point) >= len(longest):
+            longest, found = point, source.split(b" ", 1)[0]
+    return found
+
+
 def unescaped(point: bytes) -> bytes:
     """Return a path as it is, of one in the table of mounts."""
     return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), point)

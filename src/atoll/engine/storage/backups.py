@@ -317,7 +317,7 @@ def _compare(backup: DirectoryBackup, sha256: str) -> None:
 async def _opened(
     box: "Sandbox", header: Mapping[str, Any], failure: type[SandboxError]
 ) -> AsyncIterator[Link]:
-    async with box.use() as endpoint, await endpoint.open(header) as link:
+    async with box.archiving, box.use() as endpoint, await endpoint.open(header) as link:
         try:
             yield link
         except SilenceError as error:

@@ -112,3 +112,27 @@ async def test_many_files_at_once_stay_within_limits(bench: Bench) -> None:
             await asyncio.to_thread(thread.join)
         assert failures
         assert box.call("hello")["pid"] == 1
+
+
+async def test_backups_that_are_put_back_on_a_disk_take_none_of_the_sandboxs(bench: Bench) -> None:
+    """They did: eight at once in a small sandbox were killed, and a command with them."""
+    async with bench.running(memory=32 * MIB) as box:
+        failures: list[errors.SandboxError] = []
+
+        def restore(number: int) -> None:
+            try:
+                send(box, "restore", _archive(20 * MIB), path=f"/workspace/{number}", user="0:0")
+            except errors.SandboxError as error:
+                failures.append(error)
+
+        with box.start(["/bin/sh", "-c", "sleep 2; echo alive"]) as command:
+            threads = [threading.Thread(target=restore, args=[number]) for number in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                await asyncio.to_thread(thread.join)
+            assert command.result().stdout == b"alive\n"
+        assert failures == []
+        with pytest.raises(errors.NoSpaceError):
+            send(box, "restore", _archive(100 * MIB), path="/dev/shm/x", user="0:0")
+        assert box.call("hello")["pid"] == 1

@@ -16,6 +16,20 @@ def test_mounts_are_told_relative_to_the_tree() -> None:
     assert b"workspace2" in mounted.relative(b"/", TABLE)
 
 
+def test_a_path_is_on_the_mount_with_the_longest_name_and_the_last_of_equal_ones() -> None:
+    table = TABLE + b"6 5 0:6 / /workspace2 rw shared:1 - btrfs none rw\n"
+    for path, kind in (
+        (b"/", b"overlay"),
+        (b"/workspace/a", b"overlay"),
+        (b"/workspace/a b/d", b"tmpfs"),
+        (b"/data", b"tmpfs"),
+        (b"/data2/x", b"overlay"),
+        (b"/workspace2/x", b"btrfs"),
+    ):
+        assert mounted.type_at(path, table) == kind, path
+    assert mounted.type_at(b"/x", b"") == b""
+
+
 def test_a_tree_of_this_process_is_looked_up() -> None:
     root = os.open("/", os.O_PATH)
     assert b"proc" in (mounted.below(root) or set())
