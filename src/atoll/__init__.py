@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.interpreter import CodeContext, CodeStream
     from atoll.sdk._async.local import local
     from atoll.sdk._async.logs import LogStream
+    from atoll.sdk._async.network import NetworkLog
     from atoll.sdk._async.process import ProcessHandle
     from atoll.sdk._async.sandbox import Sandbox
     from atoll.sdk._async.service import ServiceResponse
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
     from atoll.wire.backups import BackupPage, DirectoryBackup
     from atoll.wire.disk import Collected, DiskUsage
+    from atoll.wire.egress import NetworkEvent, NetworkPolicy
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
     from atoll.wire.interpreter import (
@@ -91,6 +93,7 @@ _MODULES = {
     "atoll.sdk._async.local": "local",
     "atoll.sdk._async.background": "Process",
     "atoll.sdk._async.logs": "LogStream",
+    "atoll.sdk._async.network": "NetworkLog",
     "atoll.sdk._async.process": "ProcessHandle",
     "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._async.sandbox": "Sandbox",
@@ -102,6 +105,7 @@ _MODULES = {
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
     "atoll.wire.git": "GitCheckout",
+    "atoll.wire.egress": "NetworkEvent NetworkPolicy",
     "atoll.wire.ports": "ExposedPort PreviewLink Visit",
     "atoll.sdk._async.service": "ServiceResponse",
     "atoll.sdk._async.websocket": "WebSocket",
@@ -162,6 +166,9 @@ __all__ = [
     "LogStream",
     "Metrics",
     "Namespace",
+    "NetworkEvent",
+    "NetworkLog",
+    "NetworkPolicy",
     "PreviewLink",
     "Process",
     "ProcessHandle",

@@ -219,6 +219,10 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: Count = 4_096
     """Open connections of one sandbox. The host's table has 65,536 entries or more by default."""
 
+    authorities: tuple[str, ...] = ()
+    """Files (PEM) of authorities that servers on the way out may have, besides those the host trusts:
+    asked where TLS is opened."""
+
     tls_bypass: tuple[str, ...] = ()
     """Hosts, `*` for any part, whose TLS is never opened: clients that pin certificates."""
 

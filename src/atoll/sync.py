@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.interpreter import CodeContext, CodeStream
     from atoll.sdk._sync.local import local
     from atoll.sdk._sync.logs import LogStream
+    from atoll.sdk._sync.network import NetworkLog
     from atoll.sdk._sync.previews import proxy_to_sandbox
     from atoll.sdk._sync.process import ProcessHandle
     from atoll.sdk._sync.sandbox import Sandbox
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.websocket import WebSocket
     from atoll.wire.backups import BackupPage, DirectoryBackup
     from atoll.wire.disk import Collected, DiskUsage
+    from atoll.wire.egress import NetworkEvent, NetworkPolicy
     from atoll.wire.files import Changes, FileInfo, FileList, FileMeta, WatchEvent, WriteResult
     from atoll.wire.git import GitCheckout
     from atoll.wire.interpreter import (
@@ -91,6 +93,7 @@ _MODULES = {
     "atoll.sdk._sync.local": "local",
     "atoll.sdk._sync.background": "Process",
     "atoll.sdk._sync.logs": "LogStream",
+    "atoll.sdk._sync.network": "NetworkLog",
     "atoll.sdk._sync.process": "ProcessHandle",
     "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._sync.sandbox": "Sandbox",
@@ -102,6 +105,7 @@ _MODULES = {
     "atoll.sdk._results": "ContainerTimeouts ReadFileResult State",
     "atoll.wire.files": "Changes FileInfo FileList FileMeta WatchEvent WriteResult",
     "atoll.wire.git": "GitCheckout",
+    "atoll.wire.egress": "NetworkEvent NetworkPolicy",
     "atoll.wire.ports": "ExposedPort PreviewLink Visit",
     "atoll.sdk._sync.service": "ServiceResponse",
     "atoll.sdk._sync.websocket": "WebSocket",
@@ -161,6 +165,9 @@ __all__ = [
     "LogStream",
     "Metrics",
     "Namespace",
+    "NetworkEvent",
+    "NetworkLog",
+    "NetworkPolicy",
     "PreviewLink",
     "Process",
     "ProcessHandle",

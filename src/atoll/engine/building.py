@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from atoll.engine.egress.stored import Egress
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.images.build import BuildNetwork
+from atoll.wire.egress import EgressDefaults
 
 log = structlog.get_logger(__name__)
 
@@ -26,10 +28,12 @@ async def network(life: Lifecycle, name: str) -> AsyncIterator[BuildNetwork | No
     life.building.add(name)  # before it exists: the reaper must not take it for an orphan
     try:
         slot = await networks.acquire(name)
-        await networks.set_mode(name, "direct")
+        everything = life.egress.policy(("build", name), Egress(), EgressDefaults(), internet=True)
+        await life.egress.enforce(name, everything)
         yield BuildNetwork(slot.netns, slot.nameservers) if slot.netns else None
     finally:
         try:
+            await life.egress.forget(name)
             await networks.release(name)
         except Exception as error:
             log.warning("the network of a build is left to the reaper", exc_info=error)

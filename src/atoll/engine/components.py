@@ -2,14 +2,17 @@
 
 import os
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from atoll.engine.bare import parts as bare
+from atoll.engine.egress.gateway import NodeGateway
 from atoll.engine.leftovers import inheritance
 from atoll.engine.leftovers.registry import Registry
 from atoll.engine.parts import Parts
 from atoll.errors import RuntimeNotAvailableError
 from atoll.host import lasting
 from atoll.images.store import ImageStore
+from atoll.network import plan, resolvers
 from atoll.network.slots import NetworkSlots
 from atoll.network.user_mode import UserNetworks
 from atoll.runtime.bwrap.driver import BwrapRuntime
@@ -88,8 +91,11 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
     stack.push_async_callback(_close_storage, layers, roots)
     await roots.open()
     networks = NetworkSlots(settings.network, engine_id)
+    gateway = _gateway(settings, engine_id, networks)
     await networks.open()
     stack.push_async_callback(networks.close)
+    await gateway.open()
+    stack.push_async_callback(_close_gateway, gateway, networks)
     return Parts(
         images=ImageStore(settings.storage, settings.images),
         layers=layers,
@@ -97,7 +103,23 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
         networks=networks,
         ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count, engine_id),
         runtimes={runtime.level: runtime},
+        gateway=gateway,
     )
+
+
+def _gateway(settings: Settings, engine_id: str, networks: NetworkSlots) -> NodeGateway:
+    return NodeGateway(
+        settings.storage.state_dir / "egress",
+        settings.network.nameservers or resolvers.all_nameservers(),
+        networks,
+        plan.gateway_uid(engine_id),
+        [Path(file) for file in settings.network.authorities],
+    )
+
+
+async def _close_gateway(gateway: NodeGateway, networks: NetworkSlots) -> None:
+    """End it, unless a sandbox still runs: it decides without an engine."""
+    await gateway.close(stop=not await networks.list())
 
 
 async def _rootless(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:

@@ -15,11 +15,13 @@ from atoll.engine.capacity import node
 from atoll.engine.capacity.admission import Admission
 from atoll.engine.capacity.pool import WarmPool
 from atoll.engine.capacity.warm import WarmTable
+from atoll.engine.egress import control
 from atoll.engine.leftovers import reaper
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.lifecycle.timers import Timers
 from atoll.engine.objects.deliveries import Attachment
 from atoll.engine.objects.objects import Objects
+from atoll.engine.objects.outbound import Outbound
 from atoll.engine.parts import Image, Images, Parts
 from atoll.engine.ports.ports import Ports
 from atoll.engine.ports.tunnels import Tunnels
@@ -118,6 +120,9 @@ class Engine:
             volumes=self.volumes,
             live=live,
         )
+        if parts.gateway:
+            outbound = Outbound(self.objects.registry, self.objects.deliveries)
+            parts.gateway.answer = outbound.handle
         self.snapshots = Snapshots(self._shared)
         self.exports = Exports(self._shared, self.snapshots)
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
@@ -172,6 +177,7 @@ class Engine:
         for failure in filter(None, tidied):  # a full disk: the timers try again
             log.warning("not tidied", reason=str(failure))
         removed = await reaper.sweep(self._shared.lifecycle, self.store)
+        self._shared.lifecycle.egress.begin_settling()
         log.info("engine open", adopted=len(self._shared.live), removed=removed)
         await self.ports.load()
         await self.tunnels.recover()
@@ -189,6 +195,7 @@ class Engine:
             sandbox.detach()
             await sandbox.settle()
         await self.processes.watches.close()
+        await self._shared.lifecycle.egress.close()
         self.audit.close()
 
     def pool_stats(self) -> PoolStats:
@@ -266,12 +273,20 @@ class Engine:
         await self.store.configure_namespace(namespace, config)
         self._configured[namespace] = config
         self._set_defaults(namespace)
+        await self._apply_policies(namespace)
 
     async def attach_worker(self, project: str, request: AttachWorker) -> Attachment:
         """Attach a Worker process; what its classes say holds from now on."""
         attachment, changed = await self.objects.attach(project, request)
         self._set_defaults(*changed)
+        await self._apply_policies(*changed)
         return attachment
+
+    async def _apply_policies(self, *namespaces: str) -> None:
+        """Have what classes and namespaces say of connections hold for what runs."""
+        for box in list(self._shared.live.values()):
+            if box.namespace in namespaces and box.endpoint:
+                await control.adopt(box, box.endpoint)
 
     def _set_defaults(self, *namespaces: str) -> None:
         for name in namespaces:

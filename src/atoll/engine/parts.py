@@ -16,6 +16,8 @@ from atoll.images.build import BuildNetwork
 from atoll.images.certificates import Trust
 from atoll.images.steps import Progress
 from atoll.network.filter import Mode
+from atoll.network.gateway.client import Handle
+from atoll.network.gateway.protocol import Put
 from atoll.runtime.base import Runtime
 from atoll.storage.capacity import Space
 from atoll.storage.idmap import IdRanges
@@ -126,6 +128,8 @@ class Slot(Protocol):
     @property
     def address(self) -> str: ...
     @property
+    def addresses(self) -> tuple[str, ...]: ...
+    @property
     def nameservers(self) -> tuple[str, ...]: ...
 
 
@@ -139,6 +143,20 @@ class Networks(Protocol):
     async def list(self) -> list[str]: ...
 
 
+class Gateway(Protocol):
+    """`atoll.engine.egress.gateway`: told of every sandbox, asks for handlers of Workers."""
+
+    logs: Path
+    direct: Path
+    answer: Handle
+
+    @property
+    def ready(self) -> bool: ...
+    async def put(self, put: Put) -> None: ...
+    async def remove(self, host_ref: str) -> None: ...
+    async def settle(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The components one engine works with. Runtimes are by isolation level."""
@@ -149,6 +167,7 @@ class Parts:
     networks: Networks
     ids: IdRanges
     runtimes: Mapping[str, Runtime]
+    gateway: Gateway | None = None
 
     def runtime(self, level: str) -> Runtime:
         """Return the driver of *level*.

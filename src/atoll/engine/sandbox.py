@@ -17,6 +17,7 @@ import structlog
 from atoll.engine.capacity import metrics
 from atoll.engine.commands.operations import Operations, not_found
 from atoll.engine.commands.sessions import Carried
+from atoll.engine.egress import control
 from atoll.engine.leftovers import adoption
 from atoll.engine.lifecycle import ending, freezing, lives, starting, variables
 from atoll.engine.lifecycle.activity import Activity, Use
@@ -30,7 +31,6 @@ from atoll.engine.store import record as rules
 from atoll.engine.store.entry import Entry
 from atoll.engine.store.record import IDLE, MEMORY, REQUESTED, Record
 from atoll.errors import SandboxError
-from atoll.network.filter import Mode
 from atoll.wire.sandbox import Metrics, NamespaceConfig, SandboxInfo, SandboxOptions, State
 
 log = structlog.get_logger(__name__)
@@ -209,8 +209,7 @@ class Sandbox:
 
     async def apply(self, endpoint: Endpoint, env: Variables | None = None) -> None:
         """Make what runs follow those options that apply at once."""
-        mode: Mode = "closed" if self.wanted.enable_internet is False else "direct"
-        await self.shared.lifecycle.parts.networks.set_mode(endpoint.host_ref, mode)
+        await control.apply(self, endpoint)
         if not self.is_in(State.RUNNING):  # a frozen one is told when it thaws
             return
         try:
@@ -320,6 +319,7 @@ class Sandbox:
             self.reached(found)
             if record.state is State.FROZEN:
                 self.thawed.clear()
+            await control.adopt(self, found.endpoint)
             await self.shared.processes.watches.adopt(self, found.endpoint)
             return
         self._transitions.begin("stop", ending.clean_up(self))

@@ -38,6 +38,11 @@ _ENV = {
     "APT_CONFIG": f"{TARGET}/apt.conf",
 }
 
+_JAVA = (
+    f"-Djavax.net.ssl.trustStore={TARGET}/java.p12 -Djavax.net.ssl.trustStoreType=PKCS12"
+    " -Djavax.net.ssl.trustStorePassword="
+)
+
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a sandbox trust what the host trusts: a read-only mount and variables."""
@@ -75,6 +80,32 @@ def host_trust(cache_dir: Path) -> Trust | None:
     if not (directory / "apt.conf").exists():
         _write(directory, whole, "\n".join(extra) + "\n")
     return Trust(directory=directory, env=dict(_ENV))
+
+
+def with_authority(folder: Path, host: Trust | None, authority: str) -> Trust:
+    """Write a directory of one sandbox that also trusts an authority of its own. Blocking.
+
+    Java reads no PEM, so it gets a store with that authority alone: all it connects to is opened, or
+    does not work. It says on its standard error that it picked up the option.
+
+    Args:
+        folder: of the sandbox's start.
+        host: what the host's extra certificates need.
+        authority: its certificate in PEM.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import NoEncryption, pkcs12
+
+    directory = folder / "certificates"
+    names = (str(host.directory / "ca.pem"),) if host else _BUNDLES
+    whole = next((_read(Path(name)) for name in names if Path(name).is_file()), "")
+    extra = _read(host.directory / "extra.pem") if host else ""
+    _write(directory, whole + authority, extra + authority)
+    entry = pkcs12.PKCS12Certificate(x509.load_pem_x509_certificate(authority.encode()), b"atoll")
+    store = pkcs12.serialize_java_truststore([entry], NoEncryption())
+    write_atomic(directory / "java.p12", store)
+    (directory / "java.p12").chmod(0o644)
+    return Trust(directory=directory, env=_ENV | {"JAVA_TOOL_OPTIONS": _JAVA})
 
 
 def signature() -> tuple[tuple[str, int, int], ...]:

@@ -78,6 +78,14 @@ def sandbox_address(gateway: str) -> str:
     return str(ipaddress.ip_address(gateway) + 1)
 
 
+def gateway_uid(engine_id: str) -> int:
+    """Return the user id of an engine's gateway: one that nobody on the host has.
+
+    From a range that distributions and container managers leave alone (1,879,048,192 and above).
+    """
+    return 1_900_000_000 + group(engine_id) % 100_000_000
+
+
 def group(engine_id: str) -> int:
     """Return the interface group of an engine's slots: what its packet filter matches on.
 

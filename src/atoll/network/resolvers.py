@@ -25,6 +25,13 @@ def parse_resolv_conf(text: str) -> list[str]:
     return [address for address in found if _is_ipv4(address)]
 
 
+def all_nameservers(read: Callable[[Path], str] | None = None) -> tuple[str, ...]:
+    """Return the host's resolvers as the gateway uses them: it is on the host, so any will do."""
+    words = (line.split() for line in (read or _read)(RESOLV_CONF).splitlines())
+    found = (w[1] for w in words if len(w) >= 2 and w[0] == "nameserver")
+    return tuple(address for address in found if _is_address(address))[:MAX]
+
+
 def host_nameservers(read: Callable[[Path], str] | None = None) -> tuple[str, ...]:
     """Return the host's resolvers that a sandbox can reach."""
     read = read or _read
@@ -34,6 +41,14 @@ def host_nameservers(read: Callable[[Path], str] | None = None) -> tuple[str, ..
         if reachable:
             return tuple(reachable[:MAX])
     return ()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_ipv4(text: str) -> bool:

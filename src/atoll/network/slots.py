@@ -98,7 +98,8 @@ class NetworkSlots:
         group = plan.group(self._engine_id)
         self._links = Links(self._plan, group, self._base, six=six, rate=rate)
         found = await run_to_end(self._links.find)
-        self._filter = PacketFilter(self._rules(self._nameservers, six=six))
+        asked = dict.fromkeys((*self._nameservers, *resolvers.all_nameservers()))
+        self._filter = PacketFilter(self._rules(tuple(asked), six=six))
         await self._filter.open([plan.interface(link.number) for link in found if link.host_ref])
         for link in found:
             if link.host_ref:

@@ -18,6 +18,7 @@ class Loopback(msgspec.Struct, frozen=True):
 
     netns: Path | None = None
     address: str = "127.0.0.1"
+    addresses: tuple[str, ...] = ("127.0.0.1",)
     nameservers: tuple[str, ...] = ()
 
 

@@ -16,6 +16,7 @@ import msgspec
 from atoll import errors
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire.base import Duration, to_ms
+from atoll.wire.egress import OutboundHandler
 from atoll.wire.sandbox import SandboxOptions
 
 T = TypeVar("T")
@@ -255,6 +256,33 @@ def globs(
         None if include is None else list(include),
         None if exclude is None else list(exclude),
     )
+
+
+def hosts(given: Iterable[str] | None) -> list[str] | None:
+    """Return a list of hosts as it goes on the wire.
+
+    Raises:
+        ValidationFailedError: it is a single text, or something in it is none.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise errors.ValidationFailedError(
+            "hosts are a list, not one text", suggestion=f"write [{given!r}]"
+        )
+    return list(given)
+
+
+def outbound_handler(given: str | Mapping[str, Any]) -> OutboundHandler:
+    """Return a handler as it goes on the wire; raise `ValidationFailedError` where it is none."""
+    if isinstance(given, str):
+        return OutboundHandler(name=given)
+    try:
+        return msgspec.convert(given, OutboundHandler)
+    except msgspec.ValidationError as error:
+        raise errors.ValidationFailedError(
+            f"an outbound handler is a name, or a mapping of name and params: {error}"
+        ) from error
 
 
 _DURATIONS = ("sleep_after", "ttl", "queue")

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from atoll.wire.base import Millis, Request, Result
+from atoll.wire.egress import EgressDefaults
 
 HOOKS = ("on_start", "on_stop", "on_error", "on_activity_expired")
 """Hooks of a sandbox class that the engine calls."""
@@ -66,6 +67,7 @@ class ClassOptions(Request, frozen=True, kw_only=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     entrypoint: list[str] | None = None
     required_ports: list[int] = msgspec.field(default_factory=list)
+    egress: EgressDefaults = EgressDefaults()
 
 
 class WorkerClass(Request, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ class Attached(Result, frozen=True, kw_only=True, tag="attached", tag_field="typ
 
 
 class Delivery(Result, frozen=True, kw_only=True, tag="delivery", tag_field="type"):
-    """Something to do. `kind` is method, hook, alarm, schedule, cron or forget.
+    """Something to do. `kind` is method, hook, alarm, schedule, cron, outbound or forget.
 
     `object` names one life of the sandbox's id: its storage. `calls` are the calls that wait for
     this one, itself last.

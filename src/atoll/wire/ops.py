@@ -11,6 +11,7 @@ Kinds of operations:
 """
 
 from atoll.wire import (
+    egress,
     files,
     git,
     interpreter,
@@ -89,6 +90,14 @@ METRICS = Op("metrics", "GET", SANDBOX + "/metrics", Empty, sandbox.Metrics, sco
 
 EVENTS = Op(
     "events", "GET", SANDBOX + "/events", sandbox.EventsQuery, sandbox.SandboxEvent,
+    kind=Kind.STREAM, scope=_READ,
+)  # fmt: skip
+
+NETWORK = SANDBOX + "/network"
+CHANGE_NETWORK = Op("change_network", "POST", NETWORK, egress.ChangeNetwork, egress.NetworkPolicy)
+GET_NETWORK = Op("get_network", "GET", NETWORK, Empty, egress.NetworkPolicy, scope=_READ)
+NETWORK_LOG = Op(
+    "network_log", "GET", NETWORK + "/log", egress.NetworkLogQuery, egress.NetworkEvent,
     kind=Kind.STREAM, scope=_READ,
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from atoll.wire.base import Request, Result, Whole
+from atoll.wire.egress import EgressDefaults
 
 
 class State(StrEnum):
@@ -150,6 +151,7 @@ class NamespaceConfig(Request, frozen=True, kw_only=True):
     enable_internet: bool | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     warm_pool: Whole | None = None  # containers kept ready of its image and instance type
+    egress: EgressDefaults = EgressDefaults()
 
 
 class Version(Result, frozen=True, kw_only=True):

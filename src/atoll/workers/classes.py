@@ -8,20 +8,17 @@ import functools
 import inspect
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any
 
-from atoll.errors import InvalidConfigError, NotSupportedByRuntimeError
+from atoll.errors import InvalidConfigError
 from atoll.sdk._async.environment import Namespace
 from atoll.sdk._async.sandbox import Sandbox
 from atoll.wire.base import to_ms
+from atoll.wire.egress import EgressDefaults
 from atoll.wire.objects import HOOKS, ClassOptions, WorkerClass
-
-_NOT_YET = (
-    "intercept_https", "allowed_hosts", "denied_hosts", "outbound", "outbound_by_host",
-    "outbound_handlers",
-)  # fmt: skip
-"""Attributes whose feature this version does not have."""
+from atoll.workers import outbound
 
 
 def find(module: ModuleType, name: str, where: str) -> type[Sandbox]:
@@ -53,9 +50,7 @@ def describe(cls: type[Sandbox], namespace: str) -> WorkerClass:
 
     Raises:
         InvalidConfigError: an attribute has a wrong value.
-        NotSupportedByRuntimeError: an attribute asks for what this version does not have.
     """
-    _refuse_unbuilt(cls)
     return WorkerClass(
         namespace=namespace,
         name=cls.__name__,
@@ -64,17 +59,6 @@ def describe(cls: type[Sandbox], namespace: str) -> WorkerClass:
         alarm=callable(getattr(cls, "alarm", None)),
         options=_options(cls),
     )
-
-
-def _refuse_unbuilt(cls: type[Sandbox]) -> None:
-    for name in _NOT_YET:
-        value = getattr(cls, name)
-        if value:
-            raise NotSupportedByRuntimeError(
-                f"class {cls.__name__}: {name} is not supported by this version",
-                context={"class": cls.__name__, "attribute": name},
-                suggestion="remove it, or use enable_internet = False, which cuts off everything",
-            )
 
 
 def _own(cls: type[Sandbox], name: str) -> bool:
@@ -91,7 +75,9 @@ def methods(cls: type[Sandbox]) -> list[str]:
         for name, value in vars(base).items()
         if inspect.isfunction(inspect.unwrap(value) if callable(value) else value)
     }
-    return sorted(name for name in found - {*HOOKS, "alarm"} if not name.startswith("_"))
+    return sorted(
+        name for name in found - {*HOOKS, "alarm", "outbound"} if not name.startswith("_")
+    )
 
 
 def _options(cls: type[Sandbox]) -> ClassOptions:
@@ -102,7 +88,31 @@ def _options(cls: type[Sandbox]) -> ClassOptions:
         labels=_read(cls, "labels", _texts) or {},
         entrypoint=_read(cls, "entrypoint", _argv),
         required_ports=_read(cls, "required_ports", _ports) or [],
+        egress=_egress(cls),
     )
+
+
+def _egress(cls: type[Sandbox]) -> EgressDefaults:
+    return EgressDefaults(
+        allowed_hosts=_read(cls, "allowed_hosts", _hosts) or [],
+        denied_hosts=_read(cls, "denied_hosts", _hosts) or [],
+        intercept_https=_read(cls, "intercept_https", _flag) or False,
+        outbound=bool(_read(cls, "outbound", lambda _: outbound.has_catch_all(cls))),
+        outbound_by_host=_read(cls, "outbound_by_host", partial(_names, cls, "outbound_by_host"))
+        or [],
+        outbound_handlers=_read(cls, "outbound_handlers", partial(_names, cls, "outbound_handlers"))
+        or [],
+    )
+
+
+def _names(cls: type[Sandbox], table: str, _: Any) -> list[str]:
+    return outbound.names(cls, table)
+
+
+def _hosts(value: Any) -> list[str]:
+    if isinstance(value, str) or not all(isinstance(host, str) for host in value):
+        raise TypeError("it is a list of hosts")
+    return list(value)
 
 
 def _read(cls: type[Sandbox], name: str, read: Callable[[Any], Any]) -> Any:

@@ -10,7 +10,10 @@ from typing import Any
 import atoll
 from atoll.engine.bare import parts as bare
 from atoll.engine.parts import Parts
+from atoll.errors import SandboxError
 from atoll.network.filter import Mode
+from atoll.network.gateway.client import Handle
+from atoll.network.gateway.protocol import Call, HandlerAnswer, Put
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.storage.idmap import IdRanges
 from atoll.wire import frames
@@ -214,6 +217,37 @@ class Networks(bare.BareNetworks):
         return [*self.used]
 
 
+class Gateway:
+    """Remembers what it is told; fails on request."""
+
+    def __init__(self, folder: Path, networks: Networks) -> None:
+        self.logs, self.direct = folder / "logs", folder / "direct"
+        self.answer: Handle = _no_handler
+        self.ready = True
+        self.told: list[Put] = []
+        self.known: dict[str, Put] = {}
+        self.modes: list[Mode] = []  # of the slot, when it was told
+        self.failure: SandboxError | None = None
+        self._networks = networks
+
+    async def put(self, put: Put) -> None:
+        if self.failure:
+            raise self.failure
+        self.told.append(put)
+        self.modes.append(self._networks.mode(put.policy.host_ref))
+        self.known[put.policy.host_ref] = put
+
+    async def remove(self, host_ref: str) -> None:
+        self.known.pop(host_ref, None)
+
+    async def settle(self) -> None:
+        return
+
+
+async def _no_handler(call: Call) -> HandlerAnswer:
+    raise AssertionError(call)
+
+
 class World:
     """All components of one engine, and what exists in them."""
 
@@ -223,6 +257,7 @@ class World:
         self.layers = bare.BareLayers(state_dir / "layers")
         self.roots = Roots(state_dir / "layers")
         self.networks = Networks()
+        self.gateway: Gateway | None = Gateway(state_dir / "egress", self.networks)
         self.claims = state_dir / "ids"
         self.ids = IdRanges(1 << 20, 1 << 16, "e0", self.claims)
 
@@ -234,6 +269,7 @@ class World:
             networks=self.networks,
             ids=self.ids,
             runtimes={"scripted": self.runtime},
+            gateway=self.gateway,
         )
 
     def left(self) -> dict[str, object]:
@@ -242,6 +278,7 @@ class World:
             "containers": set(self.runtime.running),
             "roots": self.roots.mounted,
             "networks": self.networks.used,
+            "policies": self.gateway.known if self.gateway else None,
             "ids": {path.name for path in self.claims.glob("*")},
             "directories": {path.name for path in (self.state_dir / "run").iterdir()},
         }

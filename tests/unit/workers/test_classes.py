@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 import atoll
-from atoll.errors import InvalidConfigError, NotSupportedByRuntimeError, ValidationFailedError
+from atoll.errors import InvalidConfigError, ValidationFailedError
+from atoll.wire.egress import EgressDefaults
 from atoll.workers import classes
 
 
@@ -43,6 +44,30 @@ def test_a_class_tells_its_methods_hooks_and_options() -> None:
     assert (options.required_ports, options.enable_internet) == ([8080], False)
 
 
+def test_a_class_tells_what_its_sandboxes_may_reach() -> None:
+    class Reaching(atoll.Sandbox):
+        allowed_hosts = ("a.test",)
+        denied_hosts = ["b.test"]  # noqa: RUF012
+        intercept_https = True
+        outbound_by_host = {"api.test": print}  # noqa: RUF012
+        outbound_handlers = {"one": print, "two": print}  # noqa: RUF012
+
+        async def outbound(request: Any, env: Any, ctx: Any) -> Any:  # noqa: N805
+            return env
+
+    told = classes.describe(Reaching, "n")
+    assert told.methods == []
+    assert told.options.egress == EgressDefaults(
+        allowed_hosts=["a.test"],
+        denied_hosts=["b.test"],
+        intercept_https=True,
+        outbound=True,
+        outbound_by_host=["api.test"],
+        outbound_handlers=["one", "two"],
+    )
+    assert classes.describe(atoll.Sandbox, "n").options.egress == EgressDefaults()
+
+
 def test_a_plain_sandbox_says_nothing() -> None:
     told = classes.describe(atoll.Sandbox, "n")
     assert (told.methods, told.hooks, told.alarm) == ([], [], False)
@@ -51,20 +76,11 @@ def test_a_plain_sandbox_says_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("attribute", "value"),
-    [("allowed_hosts", ["a"]), ("outbound", print), ("intercept_https", True),
-     ("outbound_by_host", {"a": print}), ("denied_hosts", ["*"]), ("outbound_handlers", {"x": print})],
-)  # fmt: skip
-def test_what_this_version_cannot_do_is_never_ignored(attribute: str, value: Any) -> None:
-    cls = type("Box", (atoll.Sandbox,), {attribute: value})
-    with pytest.raises(NotSupportedByRuntimeError, match=attribute):
-        classes.describe(cls, "n")
-
-
-@pytest.mark.parametrize(
-    ("attribute", "value"),
     [("sleep_after", "soon"), ("sleep_after", -1), ("env_vars", {"A": 1}), ("env_vars", ["A"]),
      ("labels", {1: "x"}), ("entrypoint", ""), ("entrypoint", [1]), ("required_ports", [0]),
-     ("required_ports", [True]), ("required_ports", 80), ("enable_internet", "no")],
+     ("required_ports", [True]), ("required_ports", 80), ("enable_internet", "no"),
+     ("allowed_hosts", "a.test"), ("denied_hosts", [1]), ("outbound", 3),
+     ("outbound_by_host", {"a": 3}), ("outbound_handlers", [print]), ("intercept_https", 1)],
 )  # fmt: skip
 def test_a_wrong_attribute_is_named(attribute: str, value: Any) -> None:
     cls = type("Box", (atoll.Sandbox,), {attribute: value})

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from atoll.engine.egress.stored import Egress
 from atoll.engine.lifecycle import freezing
 from atoll.engine.processes.records import GONE, SLEEP
 from atoll.engine.store import record as rules
@@ -60,6 +61,7 @@ async def destroy(box: "Sandbox", reason: str) -> None:
     # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
     await box.entry.save(
         state=State.DESTROYED, reason=reason, host_ref=None, in_force=None, env={}, wanted=SandboxOptions(),
+        egress=Egress(),
         expires_at=rules.forgotten(shared.settings),
     )  # fmt: skip
     shared.faults.at("destroy.recorded")
@@ -73,6 +75,7 @@ async def destroy(box: "Sandbox", reason: str) -> None:
         await shared.mounts.forget(record.key)
         if record.host_ref:
             await shared.lifecycle.remove(record.host_ref)
+        await shared.lifecycle.egress.erase(record.key)
         shared.faults.at("destroy.removed")
         await shared.lifecycle.forget_files(record)
         shared.faults.at("destroy.files")

@@ -10,6 +10,8 @@ from atoll.engine.link.link import Endpoint
 from atoll.engine.parts import Image, Slot
 from atoll.engine.storage import packages
 from atoll.engine.store.record import Mounted, Record
+from atoll.network.gateway.protocol import Authority
+from atoll.network.policy import SandboxPolicy
 from atoll.runtime.base import Mount
 from atoll.settings import InstanceType
 from atoll.wire.sandbox import SandboxOptions
@@ -35,6 +37,8 @@ class Launch:
     mounts: list[Mount] = field(default_factory=list)
     volumes: dict[str, Mounted] = field(default_factory=dict)
     trust_env: dict[str, str] = field(default_factory=dict)
+    policy: SandboxPolicy | None = None  # None: it is nobody's yet, and nothing runs in it
+    authority: Authority | None = None
     endpoint: Endpoint | None = None
     seen_env: dict[str, str] = field(default_factory=dict)  # the image's, as the agent found it
     seen_workdir: str = ""

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 import atoll
+from atoll.engine.egress.enforcing import Enforcing
 from atoll.engine.lifecycle import stages
 from atoll.engine.lifecycle.faults import Faults
 from atoll.engine.lifecycle.launch import Launch, made
@@ -63,6 +64,7 @@ class Lifecycle:
         self.faults = Faults(settings.faults)
         self.version = atoll.__version__
         self.claims = Claims()
+        self.egress = Enforcing(parts.networks, settings.network, parts.gateway)
         self.building: set[str] = set()
         """Names in use that no record tells of: of image builds, of layers that are copied."""
 

@@ -8,6 +8,7 @@ import msgspec
 from atoll.engine.capacity import warm
 from atoll.engine.capacity.warm import Warm
 from atoll.engine.commands.operations import Operations
+from atoll.engine.egress import control, effective
 from atoll.engine.lifecycle import ending, origins, variables
 from atoll.engine.lifecycle.activity import Use
 from atoll.engine.lifecycle.launch import Launch
@@ -62,6 +63,8 @@ async def _warm(box: "Sandbox", wanted: SandboxOptions) -> Warm | None:
     mounts = wanted.volumes or wanted.package_cache
     if (record and record.in_force) or mounts or not isinstance(kind, str):
         return None
+    if effective.opens_tls(control.policy(box)):  # it does not trust the sandbox's authority
+        return None
     return await box.shared.pool.take(warm.Kind(wanted.image or "", kind, wanted.runtime or ""))
 
 
@@ -104,6 +107,7 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
     shared.live[record.key] = box
     launch = Launch(record, origin.options, size, variables.layers(box.defaults, record))
     launch.volumes, launch.base, launch.image_name = volumes, origin.snapshot, origin.image
+    launch.authority, launch.policy = await control.prepare(box), control.policy(box)
     endpoint = await shared.lifecycle.start(launch)
     force, before = in_force(shared.lifecycle, launch), record.in_force
     if before:  # what carried sessions know

@@ -17,8 +17,9 @@ from atoll.engine.store import record
 from atoll.engine.store.record import InForce
 from atoll.errors import ContainerUnavailableError, FilesystemError
 from atoll.host.threads import run_to_end
+from atoll.images import certificates
 from atoll.images.certificates import TARGET as TRUST_TARGET
-from atoll.runtime.base import ContainerSpec
+from atoll.runtime.base import ContainerSpec, Mount
 from atoll.settings import MB
 from atoll.storage.buckets import client as buckets
 from atoll.wire import ids
@@ -118,11 +119,14 @@ async def _volumes(life: "Lifecycle", launch: Launch) -> None:
 
 async def _network(life: "Lifecycle", launch: Launch) -> None:
     launch.slot = await life.parts.networks.acquire(launch.host_ref)
-    if launch.wanted.enable_internet:
+    if launch.policy:
+        await life.egress.enforce(launch.host_ref, launch.policy, launch.authority)
+    else:  # most will be: then there is nothing to do when somebody takes it
         await life.parts.networks.set_mode(launch.host_ref, "direct")
 
 
 async def _release(life: "Lifecycle", host_ref: str) -> None:
+    await life.egress.forget(host_ref)
     await life.parts.networks.release(host_ref)
 
 
@@ -135,11 +139,22 @@ async def _files(life: "Lifecycle", launch: Launch) -> None:
         address=slot.address,
         nameservers=slot.nameservers,
     )
-    if trust := await life.parts.images.trust():
+    if launch.authority:
+        await _trust_authority(life, launch, files, launch.authority.certificate)
+    elif trust := await life.parts.images.trust():
         launch.mounts.append(
             await run_to_end(rootfiles.own_copy, files, trust.directory, TRUST_TARGET)
         )
         launch.trust_env |= trust.env
+
+
+async def _trust_authority(
+    life: "Lifecycle", launch: Launch, files: Path, certificate: str
+) -> None:
+    host = await life.parts.images.trust()
+    trust = await run_to_end(certificates.with_authority, files, host, certificate)
+    launch.mounts.append(Mount(source=trust.directory, target=TRUST_TARGET))
+    launch.trust_env |= trust.env
 
 
 async def _directory(life: "Lifecycle", launch: Launch) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from atoll.engine.egress import stored
 from atoll.engine.lifecycle.activity import Use
 from atoll.engine.objects import origin, timers
 from atoll.engine.objects.deliveries import Attachment, Deliveries, LostError, lost
@@ -164,11 +165,12 @@ class Objects:
 
         Raises:
             InvalidConfigError: a cron is no expression.
-            ValidationFailedError: a name is none.
+            ValidationFailedError: a name or a host is none.
         """
         ids.check_namespace(project)
         for cls in request.classes:
             ids.check_namespace(cls.namespace)
+            stored.check_defaults(cls.options.egress)
             if unknown := set(cls.hooks) - set(HOOKS):
                 raise ValidationFailedError(
                     f"there is no hook {min(unknown)!r}", context={"field": "hooks"}

@@ -10,6 +10,7 @@ import msgspec
 
 from atoll.engine.objects.projects import Stored, applied
 from atoll.engine.store.database import Database
+from atoll.wire.egress import EgressDefaults
 from atoll.wire.objects import ProjectConfig, WorkerClass
 from atoll.wire.sandbox import NamespaceConfig
 
@@ -103,10 +104,17 @@ class Registry:
             sleep_after_ms=config.sleep_after_ms
             if options.sleep_after_ms is None
             else options.sleep_after_ms,
+            egress=_egress(options.egress, config.egress),
             enable_internet=config.enable_internet
             if options.enable_internet is None
             else options.enable_internet,
         )
+
+
+def _egress(upper: EgressDefaults, lower: EgressDefaults) -> EgressDefaults:
+    """Return *lower* with every field that *upper* gives."""
+    given = {name: getattr(upper, name) for name in EgressDefaults.__struct_fields__}
+    return msgspec.structs.replace(lower, **{name: v for name, v in given.items() if v})
 
 
 def _above(upper: Mapping[str, str], lower: Mapping[str, str]) -> dict[str, str]:

@@ -91,6 +91,7 @@ class Forks:
                 layer_id,
                 state=State.STOPPED,
                 env=kept.env,
+                egress=kept.egress,
                 in_force=kept.in_force,
                 snapshot=base,
             )

@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from atoll.engine.egress.stored import Egress
 from atoll.engine.store import record as rules
 from atoll.engine.store.record import InForce
 from atoll.engine.store.shelf import Shelf
@@ -20,6 +21,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     options: SandboxOptions
     env: dict[str, str | None] = {}
+    egress: Egress = Egress()
     in_force: InForce
 
 

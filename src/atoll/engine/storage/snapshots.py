@@ -129,7 +129,13 @@ class Snapshots:
             expires_at=None if ttl is None else now + ttl,
             image=record.in_force.image,
         )
-        return Kept(snapshot=told, options=record.wanted, env=record.env, in_force=record.in_force)
+        return Kept(
+            snapshot=told,
+            options=record.wanted,
+            env=record.env,
+            egress=msgspec.structs.replace(record.egress, authority=None),  # each has its own
+            in_force=record.in_force,
+        )
 
     @asynccontextmanager
     async def _taken(self, box: "Sandbox") -> AsyncIterator[tuple[str, Record]]:

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from atoll.engine.egress import stored
+from atoll.engine.egress.stored import Egress
 from atoll.engine.lifecycle.states import LIVE
 from atoll.errors import NotSupportedByRuntimeError, ValidationFailedError
 from atoll.images import reference
@@ -100,6 +102,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     host_ref: str | None = None  # recorded before anything of a start is made
     wanted: SandboxOptions = SandboxOptions()
     env: dict[str, str | None] = {}  # set_env_vars of the sandbox
+    egress: Egress = Egress()  # what it may reach, beside the class's and the namespace's word
     in_force: InForce | None = None
     state_changed_at: datetime | None = None
     reason: str | None = None  # why it is in this state
@@ -214,6 +217,7 @@ def check_defaults(config: NamespaceConfig, types: Mapping[str, InstanceType]) -
         labels=config.labels,
     )
     check_options(options, types)
+    stored.check_defaults(config.egress)
     if config.max_instances is not None and config.max_instances < 0:
         _refuse("maxInstances", config.max_instances, "a limit cannot be negative")
 

@@ -146,6 +146,11 @@ class Keeper:
         if self._sockets:
             self._sockets.close()
 
+    @property
+    def ready(self) -> bool:
+        """Whether it answers now."""
+        return self._ready.is_set()
+
     async def put(self, put: Put) -> None:
         """Have a policy in force when this returns.
 

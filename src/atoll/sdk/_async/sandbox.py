@@ -11,6 +11,7 @@ from atoll.sdk._async.hooks import Hooks
 from atoll.sdk._async.interpreter import Interpreter
 from atoll.sdk._async.life import Life
 from atoll.sdk._async.mounts import Mounts
+from atoll.sdk._async.network import Network
 from atoll.sdk._async.objects import Objects
 from atoll.sdk._async.ports import Ports
 from atoll.sdk._async.processes import Processes
@@ -37,6 +38,7 @@ class Sandbox(
     Snapshots,
     Backups,
     Mounts,
+    Network,
     Interpreter,
 ):
     """One sandbox. The same id in the same namespace is always the same one.

@@ -11,6 +11,7 @@ from atoll.sdk._sync.hooks import Hooks
 from atoll.sdk._sync.interpreter import Interpreter
 from atoll.sdk._sync.life import Life
 from atoll.sdk._sync.mounts import Mounts
+from atoll.sdk._sync.network import Network
 from atoll.sdk._sync.objects import Objects
 from atoll.sdk._sync.ports import Ports
 from atoll.sdk._sync.processes import Processes
@@ -37,6 +38,7 @@ class Sandbox(
     Snapshots,
     Backups,
     Mounts,
+    Network,
     Interpreter,
 ):
     """One sandbox. The same id in the same namespace is always the same one.

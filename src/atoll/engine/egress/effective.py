@@ -1,0 +1,93 @@
+"""The policy that results for one sandbox: its own, its class's, the node's. Pure."""
+
+import msgspec
+
+from atoll.engine.egress.stored import Egress
+from atoll.network import hosts
+from atoll.network.filter import Mode
+from atoll.network.policy import Handler, SandboxPolicy
+from atoll.settings import NetworkSettings
+from atoll.wire.egress import EgressDefaults, NetworkPolicy, OutboundHandler
+
+_NAMES: dict[Mode, str] = {"closed": "closed", "direct": "direct", "gated": "gateway"}
+
+
+def policy(
+    key: tuple[str, str],
+    own: Egress,
+    defaults: EgressDefaults,
+    settings: NetworkSettings,
+    *,
+    internet: bool,
+) -> SandboxPolicy:
+    """Return what holds for a sandbox, wherever it runs.
+
+    Args:
+        key: namespace and id.
+        own: what its record keeps.
+        defaults: of its class or namespace.
+        settings: of the node.
+        internet: `enable_internet` with all defaults.
+    """
+    inherited = {pattern: _class_handler(pattern) for pattern in defaults.outbound_by_host}
+    return SandboxPolicy(
+        key="/".join(key),
+        host_ref="",
+        addresses=(),
+        internet=internet,
+        allowed=_list(own.allowed, defaults.allowed_hosts),
+        denied=_list(own.denied, defaults.denied_hosts),
+        opened=settings.private_ranges,
+        closed=(settings.cidr, settings.cidr6),
+        intercept=defaults.intercept_https,
+        bypass=_list(settings.tls_bypass, []),
+        runtime_by_host={host: _chosen(handler) for host, handler in own.by_host.items()},
+        class_by_host={hosts.canonical_pattern(host): h for host, h in inherited.items()},
+        runtime_all=_chosen(own.handler) if own.handler else None,
+        class_all=Handler(table="outbound") if defaults.outbound else None,
+        max_connections=settings.max_connections,
+    )
+
+
+def placed(found: SandboxPolicy, host_ref: str, addresses: tuple[str, ...]) -> SandboxPolicy:
+    """Return the policy of the container *host_ref*, which has these addresses."""
+    return msgspec.structs.replace(found, host_ref=host_ref, addresses=addresses)
+
+
+def mode(found: SandboxPolicy) -> Mode:
+    """Return how a slot with this policy reaches the internet."""
+    if found.direct:
+        return "direct"
+    return "closed" if found.cut_off else "gated"
+
+
+def shown(found: SandboxPolicy) -> NetworkPolicy:
+    """Return what callers are told of it."""
+    by_host = found.class_by_host | found.runtime_by_host
+    everything = found.runtime_all or found.class_all
+    return NetworkPolicy(
+        mode=_NAMES[mode(found)],
+        enable_internet=found.internet,
+        allowed_hosts=list(found.allowed),
+        denied_hosts=list(found.denied),
+        intercept_https=found.intercept,
+        outbound=(everything.name or everything.table) if everything else None,
+        outbound_by_host={host: handler.name for host, handler in by_host.items()},
+    )
+
+
+def opens_tls(found: SandboxPolicy) -> bool:
+    """Tell whether the sandbox needs an authority of its own."""
+    return found.intercept or bool(found.secrets)
+
+
+def _list(own: tuple[str, ...] | None, inherited: list[str]) -> tuple[str, ...]:
+    return tuple(map(hosts.canonical_pattern, inherited if own is None else own))
+
+
+def _class_handler(pattern: str) -> Handler:
+    return Handler(table="outbound_by_host", name=pattern)
+
+
+def _chosen(handler: OutboundHandler) -> Handler:
+    return Handler(table="outbound_handlers", name=handler.name, params=handler.params)

@@ -1,0 +1,130 @@
+"""The node's gateway as the engine uses it: opened in the background, its ports told to the filter.
+
+An engine does not wait for it: a sandbox without a policy runs without it, one with a policy waits
+when it starts.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from atoll.errors import ContainerUnavailableError, SandboxError
+from atoll.network.gateway.client import Handle
+from atoll.network.gateway.keeper import Keeper, Ports
+from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, Unanswered
+from atoll.network.rules import Redirect
+
+RETRY = 5.0
+"""Seconds between two tries to start a gateway that does not start."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Redirected(Protocol):
+    """What sends connections to the gateway: `atoll.network.slots`."""
+
+    async def set_redirect(self, redirect: Redirect | None) -> None:
+        """Load the filter for where it listens."""
+
+
+class NodeGateway:
+    """The gateway of one engine.
+
+    Args:
+        folder: its own, 0700.
+        nameservers: who is asked for names.
+        networks: told where it listens.
+        uid: who it is.
+        trust: files with authorities that servers on the internet may have, besides the host's.
+
+    Attributes:
+        logs: where it writes what it decided.
+        direct: where the engine writes what went past it.
+        answer: has a Worker's handler called; set before the first sandbox is told.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        nameservers: Sequence[str],
+        networks: Redirected,
+        uid: int,
+        trust: Sequence[Path] = (),
+    ) -> None:
+        self.answer: Handle = _nobody
+        self._networks = networks
+        self._uid = uid
+        self._keeper = Keeper(
+            folder, nameservers, self._call, self._moved, uid=uid, trust=tuple(trust)
+        )
+        self.logs = self._keeper.logs
+        self.direct = folder / "direct"
+        self._moving: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Begin to look for it, or to start it."""
+        self._opening = asyncio.create_task(self._open(), name="egress gateway")
+
+    async def close(self, *, stop: bool) -> None:
+        """Let go of it; *stop*: end it, because no sandbox is left."""
+        if self._opening:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        await self._keeper.close(stop=stop)
+        if self._moving:
+            await asyncio.gather(self._moving, return_exceptions=True)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it answers, and connections get to it."""
+        return self._keeper.ready and (self._moving is None or self._moving.done())
+
+    async def put(self, put: Put) -> None:
+        """Have a policy in force, and connections sent there, when this returns.
+
+        Raises:
+            ContainerUnavailableError: there is no gateway, or it refuses (reason "network").
+        """
+        try:
+            await self._keeper.put(put)
+        except ValueError as error:
+            raise ContainerUnavailableError(str(error), context={"reason": "network"}) from error
+        if self._moving:
+            await asyncio.shield(self._moving)
+
+    async def remove(self, host_ref: str) -> None:
+        """Forget a sandbox."""
+        await self._keeper.remove(host_ref)
+
+    async def settle(self) -> None:
+        """Forget sandboxes of earlier engines that nobody has put; raise as `put`."""
+        await self._keeper.settle()
+
+    async def _open(self) -> None:
+        while True:
+            try:
+                return await self._keeper.open()
+            except (SandboxError, OSError) as error:
+                _log.error("the egress gateway does not start", error=str(error))
+                await asyncio.sleep(RETRY)
+
+    async def _call(self, call: Call) -> HandlerAnswer:
+        return await self.answer(call)
+
+    def _moved(self, ports: Ports) -> None:
+        redirect = Redirect(ports.connections, ports.names, self._uid)
+        before, self._moving = self._moving, None
+        self._moving = asyncio.create_task(self._redirect(before, redirect), name="redirect")
+
+    async def _redirect(self, before: asyncio.Task[None] | None, redirect: Redirect) -> None:
+        if before:
+            await asyncio.gather(before, return_exceptions=True)
+        await self._networks.set_redirect(redirect)
+
+
+async def _nobody(call: Call) -> HandlerAnswer:
+    return Unanswered(reason=f"nobody answers for {call.key}")
