@@ -15,6 +15,7 @@ from atoll.images.store import ImageStore
 from atoll.network import plan, resolvers
 from atoll.network.slots import NetworkSlots
 from atoll.network.user_mode import UserNetworks
+from atoll.network.watching import Watching
 from atoll.runtime.bwrap.driver import BwrapRuntime
 from atoll.runtime.fake import FakeRuntime
 from atoll.runtime.oci.driver import OciRuntime
@@ -92,7 +93,10 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
     await roots.open()
     networks = NetworkSlots(settings.network, engine_id)
     gateway = _gateway(settings, engine_id, networks)
-    await networks.open()
+    watching = Watching(plan.log_group(engine_id), gateway.direct.tell)
+    stack.push_async_callback(gateway.direct.close)
+    stack.callback(watching.close)
+    await networks.open(log=plan.log_group(engine_id) if watching.open() else None)
     stack.push_async_callback(networks.close)
     await gateway.open()
     stack.push_async_callback(_close_gateway, gateway, networks)

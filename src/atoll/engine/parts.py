@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from atoll.engine.egress.direct import DirectLog
 from atoll.errors import RuntimeNotAvailableError
 from atoll.images.build import BuildNetwork
 from atoll.images.certificates import Trust
@@ -147,7 +148,7 @@ class Gateway(Protocol):
     """`atoll.engine.egress.gateway`: told of every sandbox, asks for handlers of Workers."""
 
     logs: Path
-    direct: Path
+    direct: DirectLog
     answer: Handle
 
     @property

@@ -1,11 +1,16 @@
-"""Removes the network of an engine that will not come back: its slots and its packet filter."""
+"""Removes the network of an engine that will not come back: gateway, slots and packet filter."""
 
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 from atoll.host.threads import run_to_end
 from atoll.network import filter, plan, rules
 from atoll.network.links import Links
 from atoll.settings import NetworkSettings
+
+_PROC = Path("/proc")
 
 
 async def remove(settings: NetworkSettings, engine_id: str, base: Path) -> None:
@@ -19,7 +24,20 @@ async def remove(settings: NetworkSettings, engine_id: str, base: Path) -> None:
     Raises:
         ContainerUnavailableError: the packet filter cannot be removed (reason "network").
     """
+    await run_to_end(kill_all_of, plan.gateway_uid(engine_id))
     links = Links(plan.Plan(settings.cidr, settings.cidr6), plan.group(engine_id), base)
     for link in await run_to_end(links.find):
         await run_to_end(links.remove, link.number)
     await filter.remove(rules.table_name(engine_id))
+
+
+def kill_all_of(uid: int) -> None:
+    """Kill every process of a user: a gateway's is that of nobody else on the host. Blocking.
+
+    The owner of its folder in /proc is root, since it gave up being it.
+    """
+    line = f"\nUid:\t{uid}\t"
+    for path in _PROC.iterdir():
+        with suppress(OSError):  # ended meanwhile
+            if path.name.isdigit() and line in (path / "status").read_text():
+                os.kill(int(path.name), signal.SIGKILL)

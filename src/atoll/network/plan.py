@@ -86,6 +86,11 @@ def gateway_uid(engine_id: str) -> int:
     return 1_900_000_000 + group(engine_id) % 100_000_000
 
 
+def log_group(engine_id: str) -> int:
+    """Return the group of the netlink log that an engine's packet filter writes to."""
+    return group(engine_id) % 65_535 + 1
+
+
 def group(engine_id: str) -> int:
     """Return the interface group of an engine's slots: what its packet filter matches on.
 

@@ -202,6 +202,7 @@ def _through_host(rules: Filter) -> str:
     oifgroup {rules.group} {_REFUSE}
     iifname @direct goto direct_out
     iifname @gated goto gated_out
+    {_log(rules, "off")}
     {_REFUSE}
   }}
 

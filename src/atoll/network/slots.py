@@ -51,24 +51,15 @@ class NetworkSlots:
     Args:
         settings: addresses, resolvers and how many slots are kept ready.
         engine_id: names the packet filter and the slots of this engine.
-        log: group of the netlink log that is told of connections; None: none is.
     """
 
-    def __init__(
-        self,
-        settings: NetworkSettings,
-        engine_id: str,
-        *,
-        base: Path = BASE,
-        log: int | None = None,
-    ) -> None:
+    def __init__(self, settings: NetworkSettings, engine_id: str, *, base: Path = BASE) -> None:
         self._settings = settings
         self._plan = plan.Plan(settings.cidr, settings.cidr6)
         self._base = base
         self._engine_id = engine_id
-        self._log_group = log
         self._links = Links(self._plan, plan.group(engine_id), base)
-        self._filter = PacketFilter(self._rules((), six=False))
+        self._filter = PacketFilter(self._rules((), None, six=False))
         self._nameservers: tuple[str, ...] = ()
         self._used: dict[str, Slot] = {}
         self._ready: deque[int] = deque()
@@ -76,10 +67,13 @@ class NetworkSlots:
         self._making: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    async def open(self) -> None:
+    async def open(self, *, log: int | None = None) -> None:
         """Put the packet filter in force, find slots that are in use, prepare others.
 
         Slots that an earlier engine had prepared but not given away are removed.
+
+        Args:
+            log: group of the netlink log that is told of connections; None: none is.
 
         Raises:
             InvalidConfigError: the range of addresses is in use on this host.
@@ -99,7 +93,7 @@ class NetworkSlots:
         self._links = Links(self._plan, group, self._base, six=six, rate=rate)
         found = await run_to_end(self._links.find)
         asked = dict.fromkeys((*self._nameservers, *resolvers.all_nameservers()))
-        self._filter = PacketFilter(self._rules(tuple(asked), six=six))
+        self._filter = PacketFilter(self._rules(tuple(asked), log, six=six))
         await self._filter.open([plan.interface(link.number) for link in found if link.host_ref])
         for link in found:
             if link.host_ref:
@@ -179,20 +173,6 @@ class NetworkSlots:
         """Tell where the gateway listens; None: nowhere, so slots that are gated reach nothing."""
         await self._filter.set_redirect(redirect)
 
-    def owner(self, address: str) -> str | None:
-        """Return the host_ref of the slot that has *address*."""
-        return next((ref for ref, slot in self._used.items() if address in slot.addresses), None)
-
-    @property
-    def closed_ranges(self) -> tuple[str, ...]:
-        """Addresses of sandboxes, which no policy opens."""
-        return self._settings.cidr, self._settings.cidr6
-
-    @property
-    def nameservers(self) -> tuple[str, ...]:
-        """The host's resolvers, which the gateway asks."""
-        return self._nameservers
-
     def _slot(self, link: HostLink) -> Slot:
         return Slot(
             number=link.number,
@@ -231,7 +211,7 @@ class NetworkSlots:
             self._next = (self._next + 1) % self._plan.slots
             yield self._next
 
-    def _rules(self, resolvers: tuple[str, ...], *, six: bool) -> Filter:
+    def _rules(self, resolvers: tuple[str, ...], log: int | None, *, six: bool) -> Filter:
         return Filter(
             table=rules.table_name(self._engine_id),
             group=plan.group(self._engine_id),
@@ -239,7 +219,7 @@ class NetworkSlots:
             cidr6=self._settings.cidr6 if six else None,
             resolvers=resolvers,
             opened=self._settings.private_ranges,
-            log=self._log_group,
+            log=log,
             max_flows=self._settings.max_connections,
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import atoll
 from atoll.engine.bare import parts as bare
+from atoll.engine.egress.direct import DirectLog
 from atoll.engine.parts import Parts
 from atoll.errors import SandboxError
 from atoll.network.filter import Mode
@@ -221,7 +222,7 @@ class Gateway:
     """Remembers what it is told; fails on request."""
 
     def __init__(self, folder: Path, networks: Networks) -> None:
-        self.logs, self.direct = folder / "logs", folder / "direct"
+        self.logs, self.direct = folder / "logs", DirectLog(folder / "direct")
         self.answer: Handle = _no_handler
         self.ready = True
         self.told: list[Put] = []

@@ -97,14 +97,15 @@ class Enforcing:
 
     def log_reader(self, key: tuple[str, str], after: str) -> LogReader:
         """Return a reader of the log of a sandbox, from a cursor on."""
-        folders = {"g": self.gateway.logs, "d": self.gateway.direct} if self.gateway else {}
+        folders = {"g": self.gateway.logs, "d": self.gateway.direct.folder} if self.gateway else {}
         return LogReader(folders, log_name("/".join(key)), after)
 
     async def erase(self, key: tuple[str, str]) -> None:
         """Remove the log of a sandbox that is destroyed."""
         if self.gateway:
-            for folder in (self.gateway.logs, self.gateway.direct):
-                await asyncio.to_thread(log.remove, folder, log_name("/".join(key)))
+            name = log_name("/".join(key))
+            await self.gateway.direct.remove(name)
+            await asyncio.to_thread(log.remove, self.gateway.logs, name)
 
     async def forget(self, host_ref: str) -> None:
         """A container is no more; its slot is removed by whoever made it."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from atoll.engine.egress.direct import DirectLog
 from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.network.gateway.client import Handle
 from atoll.network.gateway.keeper import Keeper, Ports
@@ -42,7 +43,7 @@ class NodeGateway:
 
     Attributes:
         logs: where it writes what it decided.
-        direct: where the engine writes what went past it.
+        direct: log of what goes past it.
         answer: has a Worker's handler called; set before the first sandbox is told.
     """
 
@@ -61,7 +62,7 @@ class NodeGateway:
             folder, nameservers, self._call, self._moved, uid=uid, trust=tuple(trust)
         )
         self.logs = self._keeper.logs
-        self.direct = folder / "direct"
+        self.direct = DirectLog(folder / "direct")
         self._moving: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
 
@@ -89,6 +90,7 @@ class NodeGateway:
         Raises:
             ContainerUnavailableError: there is no gateway, or it refuses (reason "network").
         """
+        self.direct.know(put.policy.host_ref, put.policy.addresses, put.log)
         try:
             await self._keeper.put(put)
         except ValueError as error:
@@ -98,6 +100,7 @@ class NodeGateway:
 
     async def remove(self, host_ref: str) -> None:
         """Forget a sandbox."""
+        self.direct.forget(host_ref)
         await self._keeper.remove(host_ref)
 
     async def settle(self) -> None:

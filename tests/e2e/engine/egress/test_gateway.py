@@ -176,6 +176,19 @@ def test_every_decision_is_in_the_log(node: Node) -> None:
     assert log(node, "a")[0]["cursor"]
 
 
+def test_direct_connections_are_in_the_log_too(node: Node) -> None:
+    assert reached(node, "a", "http://allowed.test/") == "200"
+    assert reached(node, "a", f"http://{net.METADATA}/") == ""
+    node.client.post(f"{SANDBOXES}/a/stop")  # nothing is tracked any more, so all has ended
+
+    def told() -> bool:
+        found = {(e["protocol"], e["address"], e["verdict"]) for e in log(node, "a")}
+        wanted = {("tcp", net.PUBLIC, "allowed"), ("tcp", net.METADATA, "refused")}
+        return wanted <= found
+
+    eventually(told)
+
+
 def test_https_is_opened_with_an_authority_that_common_tools_trust(node: Node) -> None:
     config = {"egress": {"interceptHttps": True}}
     assert node.client.put("/v2/namespaces/N", json=config).status_code == 200
