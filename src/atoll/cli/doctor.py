@@ -142,6 +142,6 @@ async def _network(settings: NetworkSettings) -> list[Check]:
         return [resolved, checks.packet_filter(str(error))]
     if done.code:
         return [resolved, checks.packet_filter(done.message)]
-    refusals = foreign.forward_refusals(json.loads(done.stdout))
-    forwarding = checks.forwarding(refusals, foreign.SUGGESTION)
+    refusals = foreign.refusals(json.loads(done.stdout), "forward")
+    forwarding = checks.forwarding(refusals, foreign.SUGGESTIONS["forward"])
     return [resolved, checks.packet_filter(None), forwarding]

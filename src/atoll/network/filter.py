@@ -141,13 +141,14 @@ class PacketFilter:
 
     async def _warn_of_refusals(self) -> None:
         done = await _nft(("-j", "list", "chains"))
-        chains = [] if done.code else foreign.forward_refusals(json.loads(done.stdout))
-        if chains:
-            _log.warning(
-                "other packet filters keep sandboxes from the internet",
-                chains=chains,
-                suggestion=foreign.SUGGESTION,
-            )
+        listing = {} if done.code else json.loads(done.stdout)
+        for hook in ("forward", "input"):
+            if chains := foreign.refusals(listing, hook):
+                _log.warning(
+                    "other packet filters keep sandboxes from the internet",
+                    chains=chains,
+                    suggestion=foreign.SUGGESTIONS[hook],
+                )
 
 
 async def remove(table: str) -> None:

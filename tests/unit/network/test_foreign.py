@@ -1,6 +1,6 @@
 from typing import Any
 
-from atoll.network.foreign import forward_refusals
+from atoll.network import foreign
 
 
 def chain(**fields: Any) -> dict[str, Any]:
@@ -9,7 +9,7 @@ def chain(**fields: Any) -> dict[str, Any]:
 
 
 def refusals(*items: dict[str, Any]) -> list[str]:
-    return forward_refusals({"nftables": [{"metainfo": {}}, *items]})
+    return foreign.refusals({"nftables": [{"metainfo": {}}, *items]}, "forward")
 
 
 def test_a_forward_chain_that_drops_is_named() -> None:
@@ -30,5 +30,10 @@ def test_what_does_not_stop_sandboxes_is_not() -> None:
     assert refusals(*harmless) == []
 
 
+def test_an_input_chain_that_drops_is_named_apart() -> None:
+    listing = {"nftables": [chain(), chain(hook="input", name="INPUT")]}
+    assert foreign.refusals(listing, "input") == ["ip filter INPUT"]
+
+
 def test_an_empty_listing_refuses_nothing() -> None:
-    assert forward_refusals({}) == []
+    assert foreign.refusals({}, "input") == []
