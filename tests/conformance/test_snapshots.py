@@ -6,6 +6,7 @@ import json
 import pytest
 
 import atoll
+import atoll.sync
 from atoll import errors
 
 pytestmark = pytest.mark.container  # the fake runtime's sandboxes share the host's files
@@ -217,3 +218,42 @@ async def test_a_command_can_be_undone(sandbox: atoll.Sandbox, url: str) -> None
     async with atoll.connect(url) as env:
         names = [found.name for found in await env.Sandbox.snapshots(sandbox=sandbox.id)]
     assert names == ["before: echo after > f; (exit 3)", "before: rm f; false"]
+
+
+def undone_blocking(url: str, id: str) -> str:
+    with atoll.sync.connect(url) as env:
+        box = atoll.sync.get_sandbox(env.Sandbox, id)
+        done = box.exec("rm f; false", snapshot_before=True)
+        box.restore(done.snapshot_id or "")
+        return box.exec("cat f", check=True).stdout
+
+
+async def test_a_command_can_be_undone_by_the_blocking_client_and_in_a_session(
+    sandbox: atoll.Sandbox, url: str
+) -> None:
+    await text(sandbox, "echo before > f")
+    assert await asyncio.to_thread(undone_blocking, url, sandbox.id) == "before\n"
+    session = await sandbox.create_session(id="s")
+    done = await session.exec("rm f; false", snapshot_before=True)
+    await sandbox.restore(done.snapshot_id or "")
+    assert await text(sandbox, "cat f") == "before\n"
+
+
+async def test_of_many_forks_those_that_fail_say_why_and_the_others_are_there(
+    sandbox: atoll.Sandbox, url: str
+) -> None:
+    await text(sandbox, "echo origin > f")
+    name = f"{sandbox.id}-f"[-60:]
+    async with atoll.connect(url) as env:
+        taken = atoll.get_sandbox(env.Sandbox, f"{name}-2")
+        await text(taken, "echo other > f")
+        forks = await sandbox.fork(name, count=3)
+        try:
+            assert [fork.id for fork in forks] == [f"{name}-1", f"{name}-3"]
+            assert [(id, error.code) for id, error in forks.errors.items()] == [
+                (taken.id, "SANDBOX_ALREADY_EXISTS")
+            ]
+            assert [await text(fork, "cat f") for fork in forks] == ["origin\n"] * 2
+            assert await text(taken, "cat f") == "other\n"
+        finally:
+            await asyncio.gather(*(box.destroy() for box in (taken, *forks)))

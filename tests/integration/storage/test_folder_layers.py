@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.errors import ContainerUnavailableError
+from atoll.errors import ContainerUnavailableError, DiskQuotaExceededError
 from atoll.settings import StorageSettings
 from atoll.storage.layers import LayerStore
 
@@ -52,3 +52,27 @@ async def test_no_layer_is_made_on_a_disk_that_is_nearly_full(tmp_path: Path) ->
     with pytest.raises(ContainerUnavailableError):
         await store.create("one", 1 << 20)
     await store.close()
+
+
+async def test_a_duplicate_is_a_copy_of_its_own(layers: LayerStore) -> None:
+    await layers.create("one", 1 << 30)
+    origin = await layers.attach("one") / "upper"
+    (origin / "f").write_text("origin")
+    for _ in range(2):
+        await layers.duplicate("one", "two", 1 << 30)
+    copy = await layers.attach("two") / "upper"
+    (copy / "f").write_text("copy")
+    assert (origin / "f").read_text() == "origin"
+    assert sorted(await layers.list()) == ["one", "two"]
+
+
+async def test_a_limit_that_is_not_enforced_is_refused_when_files_do_not_fit(
+    layers: LayerStore,
+) -> None:
+    await layers.create("one", 1 << 30)
+    (await layers.attach("one") / "upper" / "f").write_bytes(b"x" * 2_000_000)
+    await layers.resize("one", 1 << 31)
+    await layers.settle("one", 1 << 20)
+    with pytest.raises(DiskQuotaExceededError):
+        await layers.resize("one", 1 << 20)
+    assert (await layers.space(), await layers.trim()) == (None, 0)

@@ -82,3 +82,47 @@ def test_a_start_that_dies_with_its_volumes_mounted_leaves_nothing(host: Host) -
         assert run(client, BOX, "touch", "/data/f")["exitCode"] == 0
         ask(client, "DELETE", BOX)
         ask(client, "DELETE", VOLUME)
+
+
+def copies(host: Host) -> list[str]:
+    return [path.name for path in (host.state_dir / "layers").glob("cow-*")]
+
+
+def test_a_start_that_dies_with_its_copies_made_leaves_none(host: Host) -> None:
+    engine = host.start(ATOLL_FAULTS_POINT="start.volumes")
+    with engine.client() as client:
+        for name in ("v", "w"):
+            body = {"name": name, "size": 20_000_000, "private": True}
+            ask(client, "POST", NAMESPACE + "/volumes", json=body)
+        ask(client, "PUT", BOX, json={"volumes": {"/data": "v", "/more": "w"}})
+        with pytest.raises(httpx2.TransportError):
+            run(client, BOX, "true")
+    assert engine.wait() == -signal.SIGKILL
+    assert len(copies(host)) == 2
+    with host.start().client() as client:
+        assert copies(host) == []
+        assert run(client, BOX, "touch", "/data/f")["exitCode"] == 0
+        assert len(copies(host)) == 2
+        ask(client, "DELETE", BOX)
+        assert copies(host) == []
+
+
+@pytest.mark.parametrize("point", ["remove.rootfs", "remove.copies"])
+def test_a_stop_that_dies_leaves_no_copy_and_no_change_of_the_volume(
+    host: Host, point: str
+) -> None:
+    engine = host.start(ATOLL_FAULTS_POINT=point)
+    with engine.client() as client:
+        body = {"name": "v", "size": 20_000_000, "private": True}
+        ask(client, "POST", NAMESPACE + "/volumes", json=body)
+        ask(client, "PUT", BOX, json={"volumes": {"/data": "v"}})
+        assert run(client, BOX, "touch", "/data/f")["exitCode"] == 0
+        with pytest.raises(httpx2.TransportError):
+            client.post(BOX + "/stop", json={})
+    assert engine.wait() == -signal.SIGKILL
+    with host.start().client() as client:
+        assert copies(host) == []
+        assert run(client, BOX, "ls", "/data")["stdout"] == ""
+        ask(client, "DELETE", BOX)
+        ask(client, "DELETE", VOLUME)
+    assert host.layers() == []
