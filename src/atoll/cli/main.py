@@ -28,6 +28,7 @@ VERBS = {
     "gc": "atoll.cli.gc",
     "image": "atoll.cli.image",
     "namespaces": "atoll.cli.namespaces",
+    "network": "atoll.cli.network",
     "notebook": "atoll.cli.notebook",
     "keys": "atoll.cli.keys",
     "pool": "atoll.cli.pool",

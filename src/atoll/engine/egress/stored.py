@@ -70,6 +70,8 @@ def _edited(
     before = _patterns(inherited) if own is None else own
     gone = set(_patterns(fewer))
     found = tuple(p for p in dict.fromkeys((*before, *_patterns(more))) if p not in gone)
+    if own is None and found == before:
+        return None  # nothing changed: what the class says later holds too
     _check_number("hosts", found)
     return found
 

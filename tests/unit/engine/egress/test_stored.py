@@ -27,6 +27,10 @@ def test_a_list_begins_as_that_of_the_class() -> None:
     assert after({"deny": ["b.test"], "undeny": ["bad.test"]}).denied == ("b.test",)
 
 
+def test_taking_out_what_is_not_there_leaves_the_classs_list_in_charge() -> None:
+    assert after({"disallow": ["other.test"], "allow": ["class.test"]}).allowed is None
+
+
 def test_a_list_that_is_set_replaces_the_classs_until_it_is_taken_back() -> None:
     own = after({"allowed_hosts": ["b.test", "B.test", "10.0.0.1/8"]}, {"allow": ["c.test"]})
     assert own.allowed == ("b.test", "10.0.0.0/8", "c.test")

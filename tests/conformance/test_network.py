@@ -1,0 +1,72 @@
+"""What a sandbox may reach, as a caller sees it. Needs no internet: what is refused is refused here."""
+
+import pytest
+
+import atoll
+import atoll.sync
+from atoll import errors
+
+FETCH = "curl -s -m 10 -o /dev/null -w '%{http_code}' --noproxy '*' "
+
+
+async def test_a_list_is_kept_or_refused_with_the_reason(
+    sandbox: atoll.Sandbox, level: str
+) -> None:
+    """A level that cannot hold a sandbox to a list must not take one."""
+    if level != "container":
+        with pytest.raises(errors.NotSupportedByRuntimeError):
+            await sandbox.set_allowed_hosts(["*.test"])
+        return
+    policy = await sandbox.set_allowed_hosts(["*.Test."])
+    assert (policy.mode, policy.allowed_hosts) == ("gateway", ["*.test"])
+    assert (await sandbox.network_policy()) == policy
+    assert (await sandbox.set_allowed_hosts([])).mode == "direct"
+
+
+async def test_what_is_no_host_is_refused(sandbox: atoll.Sandbox) -> None:
+    for host in ("http://a.test", "a.test:80", "10.*", "", "a\0b"):
+        with pytest.raises(errors.ValidationFailedError):
+            await sandbox.allow_host(host)
+    with pytest.raises(errors.ValidationFailedError):
+        await sandbox.set_outbound_handler("no such handler")
+
+
+@pytest.mark.container
+async def test_a_list_holds_at_once_and_over_a_sleep(sandbox: atoll.Sandbox, level: str) -> None:
+    if level != "container":
+        pytest.skip("only level container chooses connections")
+    await sandbox.exec("true")
+    await sandbox.set_allowed_hosts(["allowed.test"])
+    fetch = FETCH + "http://203.0.113.7/"
+    assert (await sandbox.exec(fetch)).stdout == "520"
+    await sandbox.stop()
+    assert (await sandbox.exec(fetch)).stdout == "520"
+    told = [event async for event in sandbox.network_log()]
+    refused = [(e.address, e.rule) for e in told if e.verdict == "refused" and e.protocol == "http"]
+    assert refused == [("203.0.113.7", "not in allowed_hosts")] * 2
+
+
+@pytest.mark.container
+async def test_decisions_are_followed(sandbox: atoll.Sandbox, level: str) -> None:
+    if level != "container":
+        pytest.skip("only level container chooses connections")
+    await sandbox.deny_host("denied.test")
+    async with sandbox.network_log(follow=True) as told:
+        await sandbox.exec(FETCH + "http://denied.test/")
+        event = await anext(told)
+        assert (event.protocol, event.verdict) == ("dns", "refused")
+        assert event.rule == "denied_hosts: denied.test"
+
+
+@pytest.mark.container
+async def test_the_blocking_client_has_it_too(url: str, sandbox_id: str, level: str) -> None:
+    if level != "container":
+        pytest.skip("only level container chooses connections")
+    with atoll.sync.connect(url) as env:
+        sandbox = atoll.sync.get_sandbox(env.Sandbox, sandbox_id)
+        try:
+            assert sandbox.deny_host("*").mode == "gateway"
+            assert sandbox.exec(FETCH + "http://203.0.113.7/").stdout == "520"
+            assert [event.verdict for event in sandbox.network_log()] == ["refused"]
+        finally:
+            sandbox.destroy()
