@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import atoll
-from bench import code, copies, floors, many, previews, trees
+from bench import code, copies, floors, many, network, previews, trees
 from bench.table import Report, Row, Samples, timed
 
 QUICK = "--quick" in sys.argv
@@ -274,6 +274,7 @@ async def main() -> None:
         await stopped(state_dir)
     await many.measure(report, 20 if QUICK else 50)
     await previews.measure(report, 2 if QUICK else 5, size)
+    await network.measure(report, 100 if QUICK else 400, 100)
     report.show()
     print(report.write(Path(__file__).parent / "results"))
 

@@ -149,6 +149,14 @@ class Links:
             if (number := slot_number(link.get_attr("IFLA_IFNAME"))) is not None
         ]
 
+    def traffic(self, number: int) -> tuple[int, int]:
+        """Return the bytes that left the slot and those that came, since it was made."""
+        with _iproute() as ip:
+            for index in ip.link_lookup(ifname=interface(number)):
+                counted = ip.get_links(index)[0].get_attr("IFLA_STATS64")
+                return int(counted["rx_bytes"]), int(counted["tx_bytes"])
+        return 0, 0
+
     def foreign_networks(self) -> dict[str, str]:
         """Return address with prefix → interface of every interface that is no slot."""
         with _iproute() as ip:

@@ -145,6 +145,11 @@ class NetworkSlots:
         for host_ref in set(self._used) - set(host_refs):
             await self.release(host_ref)
 
+    async def traffic(self, host_ref: str) -> tuple[int, int]:
+        """Return the bytes that left a slot and those that came, since it was made."""
+        slot = self._used.get(host_ref)
+        return (0, 0) if slot is None else await run_to_end(self._links.traffic, slot.number)
+
     async def list(self) -> list[str]:
         """Return the host_ref of every slot in use."""
         return sorted(self._used)

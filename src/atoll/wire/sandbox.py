@@ -116,7 +116,9 @@ class EventsQuery(Request, frozen=True, kw_only=True):
 class Metrics(Result, frozen=True, kw_only=True):
     """What a sandbox uses now. Memory and disk in bytes, cpu time in seconds since its start.
 
-    All but the disk is 0 while it sleeps and nothing of it runs.
+    All but the disk is 0 while it sleeps and nothing of it runs. Bytes are those of its network since
+    its start; `connections` that the egress gateway has open, and how it decided, since then too: 0
+    without a policy but for names.
     """
 
     memory: int = 0
@@ -124,6 +126,12 @@ class Metrics(Result, frozen=True, kw_only=True):
     pids: int = 0
     oom_kills: int = 0
     disk: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    connections: int = 0
+    allowed: int = 0
+    refused: int = 0
+    handled: int = 0
     limits: Limits
 
 

@@ -1,5 +1,6 @@
 import asyncio
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -187,6 +188,21 @@ async def test_a_slot_whose_taker_was_cancelled_goes_to_the_next(slots: NetworkS
     slot = await direct(slots, "b")
     assert left <= {interface(slot.number)}
     assert await slots.list() == ["b"]
+
+
+async def test_traffic_is_counted_as_the_sandbox_sees_it(slots: NetworkSlots) -> None:
+    slot = await direct(slots, "a")
+
+    def send() -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as sending:
+            for _ in range(100):
+                sending.sendto(bytes(1_000), (world.PUBLIC, 9))
+
+    netns.call_in(slot.netns, send)
+    up, down = await slots.traffic("a")
+    assert 100_000 < up < 120_000
+    assert down < 20_000
+    assert await slots.traffic("nobody") == (0, 0)
 
 
 async def test_many_sandboxes_start_at_once(engine: Engine) -> None:

@@ -14,7 +14,7 @@ from atoll.engine.parts import Parts
 from atoll.errors import SandboxError
 from atoll.network.filter import Mode
 from atoll.network.gateway.client import Handle
-from atoll.network.gateway.protocol import Call, HandlerAnswer, Put
+from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, SandboxStatus, StatusReport
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.storage.idmap import IdRanges
 from atoll.wire import frames
@@ -210,6 +210,9 @@ class Networks(bare.BareNetworks):
     def mode(self, host_ref: str) -> Mode:
         return self.modes.get(host_ref, "closed")
 
+    async def traffic(self, host_ref: str) -> tuple[int, int]:
+        return (7, 8) if host_ref in self.used else (0, 0)
+
     async def release(self, host_ref: str) -> None:
         self.used.discard(host_ref)
         self.modes.pop(host_ref, None)
@@ -243,6 +246,14 @@ class Gateway:
 
     async def settle(self) -> None:
         return
+
+    async def status(self) -> StatusReport:
+        counts = SandboxStatus(
+            connections=1, allowed=2, refused=3, handled=4, bytes_up=5, bytes_down=6
+        )
+        return StatusReport(
+            version=1, pid=1, uptime=1.0, sandboxes=dict.fromkeys(self.known, counts)
+        )
 
 
 async def _no_handler(call: Call) -> HandlerAnswer:

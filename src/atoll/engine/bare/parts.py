@@ -208,6 +208,10 @@ class BareNetworks:
     async def set_mode(self, host_ref: str, mode: Mode) -> None:
         """Nothing is enforced."""
 
+    async def traffic(self, host_ref: str) -> tuple[int, int]:
+        """Nothing is counted."""
+        return 0, 0
+
     async def list(self) -> list[str]:
         """Nothing was made."""
         return []

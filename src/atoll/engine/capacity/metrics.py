@@ -10,9 +10,11 @@ _NOTHING = Usage(memory=0, cpu_time=0.0, pids=0, oom_kills=0)
 
 async def measured(life: Lifecycle, record: Record, limits: Limits) -> Metrics:
     """Return what the sandbox of *record* uses now."""
-    use = _NOTHING
+    use, bytes_up, bytes_down, decided = _NOTHING, 0, 0, None
     if record.live and record.host_ref and record.in_force:
         use = await life.parts.runtime(record.in_force.level).usage(record.host_ref)
+        bytes_up, bytes_down = await life.parts.networks.traffic(record.host_ref)
+        decided = await life.egress.decided(record.host_ref)
     disk = 0
     if await life.parts.layers.exists(record.layer_id):
         disk = await life.parts.layers.usage(record.layer_id)
@@ -22,5 +24,11 @@ async def measured(life: Lifecycle, record: Record, limits: Limits) -> Metrics:
         pids=use.pids,
         oom_kills=use.oom_kills,
         disk=disk,
+        bytes_up=bytes_up,
+        bytes_down=bytes_down,
+        connections=decided.connections if decided else 0,
+        allowed=decided.allowed if decided else 0,
+        refused=decided.refused if decided else 0,
+        handled=decided.handled if decided else 0,
         limits=limits,
     )

@@ -54,7 +54,10 @@ async def change(box: "Sandbox", wanted: ChangeNetwork) -> NetworkPolicy:
         )
     )
     await box.configure(SandboxOptions())
-    await box.entry.change(lambda old: {"egress": stored.changed(old.egress, wanted, defaults)})
+    record = await box.entry.change(
+        lambda old: {"egress": stored.changed(old.egress, wanted, defaults)}
+    )
+    await box.shared.store.events.add(record, "network", effective.shown(policy(box)).mode)
     if box.endpoint:
         await apply(box, box.endpoint)
     return effective.shown(policy(box))

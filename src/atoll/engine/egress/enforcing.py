@@ -19,7 +19,7 @@ from atoll.engine.egress.stored import Egress
 from atoll.engine.parts import Gateway, Networks
 from atoll.errors import NotSupportedByRuntimeError, SandboxError
 from atoll.network.gateway import log
-from atoll.network.gateway.protocol import Authority, Put
+from atoll.network.gateway.protocol import Authority, Put, SandboxStatus
 from atoll.network.policy import SandboxPolicy
 from atoll.settings import NetworkSettings
 from atoll.wire.egress import EgressDefaults
@@ -94,6 +94,13 @@ class Enforcing:
             if mode == "direct":
                 await self._networks.set_mode(host_ref, mode)
             self._enforced[host_ref] = wanted, authority
+
+    async def decided(self, host_ref: str) -> SandboxStatus | None:
+        """Return what the gateway has decided for a container; None: it cannot be asked now."""
+        if self.gateway and self.gateway.ready:
+            with suppress(SandboxError):
+                return (await self.gateway.status()).sandboxes.get(host_ref)
+        return None
 
     def log_reader(self, key: tuple[str, str], after: str) -> LogReader:
         """Return a reader of the log of a sandbox, from a cursor on."""

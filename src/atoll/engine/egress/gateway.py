@@ -15,7 +15,7 @@ from atoll.engine.egress.direct import DirectLog
 from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.network.gateway.client import Handle
 from atoll.network.gateway.keeper import Keeper, Ports
-from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, Unanswered
+from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, StatusReport, Unanswered
 from atoll.network.rules import Redirect
 
 RETRY = 5.0
@@ -102,6 +102,10 @@ class NodeGateway:
         """Forget a sandbox."""
         self.direct.forget(host_ref)
         await self._keeper.remove(host_ref)
+
+    async def status(self) -> StatusReport:
+        """Return how it does; raise as `put`."""
+        return await self._keeper.status()
 
     async def settle(self) -> None:
         """Forget sandboxes of earlier engines that nobody has put; raise as `put`."""

@@ -21,7 +21,10 @@ async def test_measuring_wakes_nothing_and_what_sleeps_uses_nothing(
     await box.ensure_running()
     awake = await measured(box)
     assert (awake.memory, awake.cpu_time, awake.pids, awake.oom_kills) == (5, 0.5, 3, 1)
+    assert (awake.bytes_up, awake.bytes_down) == (7, 8)
+    assert (awake.connections, awake.allowed, awake.refused, awake.handled) == (1, 2, 3, 4)
     await box.stop()
     asleep = await measured(box)
     assert (asleep.memory, asleep.pids, world.runtime.starts) == (0, 0, 1)
+    assert (asleep.bytes_up, asleep.connections) == (0, 0)
     assert asleep.limits == awake.limits

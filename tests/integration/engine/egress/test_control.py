@@ -40,6 +40,15 @@ async def test_a_policy_is_in_force_before_the_container_is_made(
     assert gateway.known[ref(engine)].policy.allowed == ("a.test",)
 
 
+async def test_a_change_is_an_event(engine: Engine) -> None:
+    await control.change(engine.sandbox("N", "box"), ChangeNetwork(allow=["a.test"]))
+    events = await engine.store.events.after(("N", "box"), 0)
+    assert [(event.type, event.reason) for event in events] == [
+        ("created", None),
+        ("network", "gateway"),
+    ]
+
+
 async def test_a_change_holds_at_once_and_over_a_sleep(engine: Engine, gateway: Gateway) -> None:
     box = engine.sandbox("N", "box")
     await run(engine, "x")
