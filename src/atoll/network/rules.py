@@ -32,6 +32,7 @@ BLOCKED = tuple(str(network) for network in hosts.CLOSED if network.version == 4
 BLOCKED6 = tuple(str(network) for network in hosts.CLOSED if network.version == 6)
 
 _TCP_UDP = "meta l4proto { tcp, udp }"
+_DISCOVERY = "{ nd-neighbor-solicit, nd-neighbor-advert }"
 _REFUSE = "reject with icmpx admin-prohibited"
 
 
@@ -130,15 +131,20 @@ def _sets(rules: Filter) -> str:
         _set("blocked", "ipv4_addr", BLOCKED, flags="interval"),
         _set("blocked6", "ipv6_addr", BLOCKED6, flags="interval"),
         "  set flows { type ifname; flags dynamic; size 65535; }",
-        "  set logged { type ifname; flags dynamic; size 65535; }\n",
+        "  set logged { type ifname; flags dynamic; size 65535; }",
+        "  set discovering { type ifname; flags dynamic; size 65535; }\n",
     ))  # fmt: skip
 
 
 def _spoofed(rules: Filter) -> str:
     six = "meta nfproto ipv6 drop"
     if rules.cidr6:
-        # Neighbour discovery is all that link-local addresses are for.
-        six = f"""icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} ip6 hoplimit 255 accept
+        # Neighbour discovery is all that link-local addresses are for. Each source it comes from is
+        # an entry in a table that the whole host has one of, with 1,024 places by default.
+        six = f"""meta nfproto ipv6 ip6 saddr != {{ fe80::/10, ::, {rules.cidr6} }} drop
+    icmpv6 type {_DISCOVERY} ip6 hoplimit 255 \
+update @discovering {{ iifname limit rate over 5/second burst 20 packets }} drop
+    icmpv6 type {_DISCOVERY} ip6 hoplimit 255 accept
     meta nfproto ipv6 ip6 saddr != {rules.cidr6} drop"""
     return f"""
   chain spoofed {{
@@ -182,7 +188,7 @@ def _to_host(rules: Filter) -> str:
     type filter hook input priority filter - 10; policy accept;
     {ports}iifgroup != {rules.group} accept
     ct direction reply accept
-    icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept
+    icmpv6 type {_DISCOVERY} accept
     {given}{asked}{_log(rules, "host")}
     {_REFUSE}
   }}
