@@ -94,7 +94,15 @@ def _succeeds(attempt: Callable[[], object]) -> bool:
 
 def _on_the_host(name: str) -> list[str]:
     """Where a file of this *name* is that nothing on the host should have made."""
-    return [f"{top}/{name} on the host" for top in _WATCHED if Path(top, name).exists()]
+    return [f"{top}/{name} on the host" for top in _WATCHED if _is_there(Path(top, name))]
+
+
+def _is_there(path: Path) -> bool:
+    """Where this user may not even look, nothing of this user's was made either."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
 
 
 def archive_members(site: Site) -> list[str]:
