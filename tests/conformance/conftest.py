@@ -28,6 +28,7 @@ from conformance.clients import CLIENTS, AsyncClient, Client
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clients(*names): other clients that run this case too")
+    config.addinivalue_line("markers", "beyond_bwrap(what): a user without root cannot give that")
     config.addinivalue_line("markers", "container: harms or needs more than the fake runtime has")
 
 
@@ -72,6 +73,8 @@ async def _missing() -> str | None:
 def _fits(request: pytest.FixtureRequest, level: str) -> None:
     if level.startswith("fake") and request.node.get_closest_marker("container"):
         pytest.skip("the fake runtime runs on the host itself")
+    if level == "bwrap" and (marker := request.node.get_closest_marker("beyond_bwrap")):
+        pytest.skip(f"level bwrap has no {marker.args[0]}")
 
 
 @pytest.fixture(scope="session")

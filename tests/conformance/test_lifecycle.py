@@ -167,6 +167,7 @@ async def test_l06_reading_wakes_nothing(sandbox: atoll.Sandbox, env: atoll.Envi
     assert (str(info.state), info.generation) == ("stopped", generation)
 
 
+@pytest.mark.beyond_bwrap("limit of memory in use")
 @pytest.mark.container
 @pytest.mark.clients("sync", "http")
 async def test_l11_out_of_memory_is_told_and_the_next_command_runs(box: Client) -> None:
@@ -178,6 +179,7 @@ async def test_l11_out_of_memory_is_told_and_the_next_command_runs(box: Client) 
     assert (await box.exec(["echo", "on"])).text == "on\n"
 
 
+@pytest.mark.beyond_bwrap("limit of memory in use")
 @pytest.mark.container
 async def test_l11_the_result_says_that_memory_was_the_reason(sandbox: atoll.Sandbox) -> None:
     slowly = "x = []\nwhile True: x.append(bytearray(1 << 20))"

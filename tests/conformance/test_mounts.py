@@ -17,6 +17,7 @@ GIVEN = {"bucket": "bucket", "endpoint": "https://203.0.113.7", "credentials": K
 AT = "/workspace/data"
 
 
+@pytest.mark.beyond_bwrap("buckets")
 @pytest.mark.parametrize(
     ("path", "fields", "error"),
     [

@@ -88,6 +88,13 @@ def _serve(sock: socket.socket, header: dict[str, Any], user: str, config: Confi
         os._exit(0)
 
 
+def _become(user: users.User, config: Config) -> None:
+    try:
+        take_ids(user.uid, user.gid, user.groups, confined=config.confine)
+    except OSError as error:
+        raise users.refused() from error
+
+
 def _carry(sock: socket.socket, header: dict[str, Any]) -> None:
     from atoll.agent import ports
 
@@ -120,7 +127,7 @@ def _confine(sock: socket.socket, user: str, config: Config) -> None:
         found = users.read(user)
         if config.confine:
             drop_bounding_set()
-        take_ids(found.uid, found.gid, found.groups, confined=config.confine)
+        _become(found, config)
         if config.confine:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
             machine = os.uname().machine

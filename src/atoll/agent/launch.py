@@ -15,7 +15,7 @@ from atoll.agent.checks import directory
 from atoll.agent.descriptors import spill
 from atoll.agent.environment import DEFAULT_PATH, base_env, layered
 from atoll.agent.shell.launching import Launch, Outcome, conclude, prepare, prepare_alone
-from atoll.agent.users import User
+from atoll.agent.users import User, refused
 
 SHELLS: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh", "/usr/bin/sh")
 
@@ -159,6 +159,8 @@ def failure(report: Mapping[str, Any], argv: Sequence[str]) -> errors.SandboxErr
     if stage == "exec":
         return _exec_failure(number, path, argv)
     if stage == "user":
+        if number in {errno.EPERM, errno.EINVAL}:
+            return refused()
         return errors.CommandExecutionError(f"the command's user could not be set: {reason}")
     if stage == "limits":
         return errors.CommandExecutionError(f"the command's limits could not be set: {reason}")

@@ -21,6 +21,14 @@ MAX_ID: Final = 0xFFFF_FFFE
 """Largest id: (uid_t)-1 means "leave it" to the kernel."""
 
 
+def refused() -> errors.SandboxError:
+    """Return the error for ids that the kernel does not let a process take."""
+    return errors.NotSupportedByRuntimeError(
+        "the sandbox cannot run anything as this user: it does not have its ids",
+        suggestion="at level bwrap root is the only user; other levels have ids below 65,536",
+    )
+
+
 class User(NamedTuple):
     """Whom a command runs as."""
 

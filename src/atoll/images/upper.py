@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from atoll.errors import FilesystemError
+from atoll.host import overlay
 from atoll.images.archive import Bounded, Limits, Readable, Tree, fill, keeps, refuse
 
 _FILES, _END = "files", "end"
@@ -77,7 +78,9 @@ def _add(
         return
     member = tarfile.TarInfo(path)
     member.type, member.mode = kind, stat.S_IMODE(found.st_mode)
-    member.uid, member.gid, member.mtime = found.st_uid, found.st_gid, int(found.st_mtime)
+    own = os.geteuid() != 0  # its files are root's inside
+    member.uid, member.gid = (0, 0) if own else (found.st_uid, found.st_gid)
+    member.mtime = int(found.st_mtime)
     if kind == tarfile.SYMTYPE:
         member.linkname = os.readlink(name, dir_fd=parent)
     if kind != tarfile.REGTYPE:
@@ -111,10 +114,13 @@ def _attributes(name: str, parent: int) -> dict[str, str]:
 
 
 def _read_attributes(descriptor: int) -> dict[str, str]:
-    names = [n for n in os.listxattr(descriptor) if keeps(n) or n in {_OPAQUE, _REDIRECT}]
+    here = {overlay.attribute("opaque"): _OPAQUE, overlay.attribute("redirect"): _REDIRECT}
     return {
-        _XATTR + name: os.getxattr(descriptor, name).decode("utf-8", "surrogateescape")
-        for name in names
+        _XATTR + here.get(name, name): os.getxattr(descriptor, name).decode(
+            "utf-8", "surrogateescape"
+        )
+        for name in os.listxattr(descriptor)
+        if keeps(name) or name in here
     }
 
 
@@ -125,7 +131,7 @@ def unpack(source: Readable, folder: Path, limits: Limits) -> None:
         InvalidImageError: it is malformed, hostile, cut or over a limit.
         DiskQuotaExceededError: it does not fit.
     """
-    fill(_Upper(folder), Bounded(source, limits.size), limits)
+    fill(_Upper(folder, owners=os.geteuid() == 0), Bounded(source, limits.size), limits)
 
 
 class _Upper(Tree):
@@ -160,8 +166,10 @@ class _Upper(Tree):
     def _set_attributes(self, descriptor: int, member: tarfile.TarInfo) -> None:
         if member.isdir():
             if member.pax_headers.get(_XATTR + _OPAQUE) == "y":
-                os.setxattr(descriptor, _OPAQUE, b"y")
+                os.setxattr(descriptor, overlay.attribute("opaque"), b"y")
             if target := member.pax_headers.get(_XATTR + _REDIRECT):
+                if os.geteuid():
+                    raise refuse(member.name, "it has a renamed folder, which takes root")
                 os.setxattr(descriptor, _REDIRECT, _redirect(member.name, target))
         super()._set_attributes(descriptor, member)
 

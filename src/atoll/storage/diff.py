@@ -3,7 +3,8 @@
 Both are folders of an overlay (``upper``): they hold only what differs from the image, with
 whiteouts for what was deleted. So the time depends on what a sandbox ever wrote, not on its image.
 A file is the same when inode number, time of change, size, mode and owner are: copies of a layer
-keep them, and nobody inside can set a time of change.
+keep them, and nobody inside can set a time of change. Copies on one file system, as an engine without
+root makes them, have other numbers; there content decides.
 
 The trees were made by code that nobody trusts, to take as much memory and time as they can: only
 the names of one folder at each depth are held, and how many there may be has an end.
@@ -14,13 +15,15 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from atoll.errors import FilesystemError, from_os_error
+from atoll.host import overlay
 
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
-_OPAQUE = "trusted.overlay.opaque"
+_OPAQUE = overlay.attribute("opaque")
 _MAX_DEPTH = 500
+_PIECE = 1 << 18  # bytes
 
 MAX_IN_FOLDER = 250_000
 """Entries of one folder: about 60 MB for both states."""
@@ -82,6 +85,8 @@ class _Comparison:
         for entry in self._names(folder, image=hid != hides):
             image, lowers = _in_image(folder.lowers, entry)
             old, new = _found(folder.before, entry), _found(folder.now, entry)
+            if _is_copied(folder, entry, old, new):
+                continue
             was = _merged(old, None if hid else image)
             there = _merged(new, None if hides else image)
             yield from _change(f"{name}/{entry}", was, there)
@@ -186,6 +191,41 @@ def _differs(was: os.stat_result, now: os.stat_result) -> bool:
         # What is in it is told by itself.
         return (was.st_mode, was.st_uid, was.st_gid) != (now.st_mode, now.st_uid, now.st_gid)
     return _identity(was) != _identity(now)
+
+
+def _is_copied(
+    folder: _Folder, entry: str, old: os.stat_result | None, new: os.stat_result | None
+) -> bool:
+    """Whether one is a copy of the other on the same file system."""
+    if not (old and new and folder.before and folder.now):
+        return False
+    if old.st_dev != new.st_dev or _identity(old)[2:] != _identity(new)[2:]:
+        return False
+    return _same_content(folder.before / entry, folder.now / entry, old)
+
+
+def _same_content(one: Path, other: Path, found: os.stat_result) -> bool:
+    """Compare two files or links of one size; what may not be read counts as different."""
+    try:
+        if stat.S_ISLNK(found.st_mode):
+            return one.readlink() == other.readlink()
+        return stat.S_ISREG(found.st_mode) and _equal(one, other)
+    except OSError:
+        return False
+
+
+def _equal(one: Path, other: Path) -> bool:
+    with _opened(one) as first, _opened(other) as second:
+        while (piece := first.read(_PIECE)) == second.read(_PIECE):
+            if not piece:
+                return True
+    return False
+
+
+def _opened(path: Path) -> BinaryIO:
+    return os.fdopen(
+        os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
+    )
 
 
 def _identity(found: os.stat_result) -> tuple[int, ...]:

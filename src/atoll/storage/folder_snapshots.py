@@ -7,6 +7,7 @@ the sandbox are stopped meanwhile.
 from pathlib import Path
 
 from atoll.host import own_root
+from atoll.storage import identity
 from atoll.storage.folder_layers import FolderLayers
 
 _SIZE = "size"
@@ -36,6 +37,7 @@ class FolderSnapshots:
         """Make a layer that begins as the snapshot."""
         del size
         await self._copy(self.folder / snapshot_id, self._layers.folder / layer_id)
+        identity.forget(self._layers.folder / layer_id / "upper")
 
     async def _copy(self, source: Path, target: Path) -> None:
         """Copy what the layer holds; overlay's own working folder begins anew."""

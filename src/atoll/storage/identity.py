@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-_FILE_SYSTEM_ID = "trusted.overlay.uuid"
+from atoll.host import overlay
+
+_FILE_SYSTEM_ID = overlay.attribute("uuid")
 """Extended attribute of ``upper``; shown inside by ``statfs``, made anew where it is missing."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from atoll.host import overlay
 from atoll.storage.diff import Change
 from atoll.storage.textdiff import hunks
 
@@ -22,7 +23,7 @@ MAX_PATCH = 16 << 20
 MAX_SECONDS = 30.0
 """Time after which changes are named only: code inside chooses what is compared."""
 
-_OPAQUE = "trusted.overlay.opaque"
+_OPAQUE = overlay.attribute("opaque")
 _SAFE = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 

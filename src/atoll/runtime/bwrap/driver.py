@@ -18,16 +18,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 import atoll
-from atoll.errors import ContainerUnavailableError, SandboxError
+from atoll.errors import (
+    ContainerUnavailableError,
+    InvalidMountConfigError,
+    SandboxError,
+    SecurityError,
+)
 from atoll.host import overlay, process, unix
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Mount, Usage
-from atoll.runtime.bwrap import command, filter, program, tree
+from atoll.runtime.bwrap import command, filter, launcher, program, tree
 from atoll.runtime.oci import agent_bundle, bundle
 from atoll.runtime.oci.agent_bundle import AgentBundle
 from atoll.runtime.oci.verdict import without
@@ -178,6 +183,7 @@ class BwrapRuntime:
             "upper": root.upper,
             "work": root.work,
             "root": str(spec.rootfs),
+            "attached": [volume.target for volume in volumes],
             "targets": command.targets(spec),
             "argv": command.argv(spec, self._host),
         }
@@ -187,8 +193,8 @@ class BwrapRuntime:
         loop, told = asyncio.get_running_loop(), b""
         while chunk := await loop.sock_recv(info, 1 << 12):
             told += chunk
-            with suppress(ValueError, KeyError):
-                return int(json.loads(told)["child-pid"])
+            with suppress(ValueError):  # not all of it yet
+                return _pid(json.loads(told))
         raise self._unavailable(spec, self.log_tail(spec.host_ref))
 
     def _unavailable(self, spec: ContainerSpec, reason: str) -> ContainerUnavailableError:
@@ -330,6 +336,27 @@ def limits(spec: ContainerSpec) -> dict[str, int]:
     so the smallest sandbox is given room for them.
     """
     return {"NPROC": spec.pids, "DATA": max(spec.memory, LEAST_DATA)}
+
+
+def _pid(news: dict[str, Any]) -> int:
+    """Return the process id in what bubblewrap told, or the launcher before it.
+
+    Raises:
+        SecurityError: a volume has a link in its path.
+        InvalidMountConfigError: it has something else there that is no directory.
+    """
+    if (target := news.get("refused")) is None:
+        return int(news["child-pid"])
+    context = {"path": target}
+    if news["what"] == launcher.LINK:
+        raise SecurityError(
+            f"nothing is mounted at {target}: a part of it is a link",
+            context=context,
+            suggestion="give the path without links, or remove the link",
+        )
+    raise InvalidMountConfigError(
+        f"nothing can be mounted at {target}: a part of it is no directory", context=context
+    )
 
 
 async def _tell(config: socket.socket, data: bytes) -> bool:

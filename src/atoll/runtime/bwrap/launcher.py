@@ -8,8 +8,10 @@ bubblewrap follows links at mount points, at that time still on the host. What i
 moved aside as for level `container`.
 """
 
+import errno
 import json
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -22,20 +24,48 @@ from atoll.runtime.oci import unusable
 PLAN: Final = 7
 """Descriptor of the plan; see `main`."""
 
+INFO: Final = 6
+"""Descriptor to tell the engine on; bubblewrap's from there on."""
+
+LINK, FILE = "link", "file"
+
 _OPTIONS: Final = "userxattr,index=off,metacopy=off"
+"""And ``uuid=on``: by default a copy of a used layer gets no identity of its own."""
 
 
 def main() -> None:
-    """Read the plan and do it: `lowers`, `upper`, `work`, `root`, `targets`, `argv`."""
+    """Read the plan and do it: `lowers`, `upper`, `work`, `root`, `attached`, `targets`, `argv`."""
     with os.fdopen(PLAN, "rb") as file:
         plan: dict[str, Any] = json.load(file)
     try:
         enter_namespaces()
         mount_root(plan["lowers"], plan["upper"], plan["work"], plan["root"])
+        for target in plan["attached"]:
+            if what := obstacle(plan["root"], target):
+                os.write(INFO, json.dumps({"refused": target, "what": what}).encode())
+                sys.exit(f"{target}: {what}")
         unusable.clear(Path(plan["root"]), plan["targets"])
         os.execve(plan["argv"][0], plan["argv"], {})  # noqa: S606  (what the engine planned)
     except OSError as error:
         sys.exit(f"{error.filename or 'user namespace'}: {error.strerror}")
+
+
+def obstacle(root: str, target: str) -> str | None:
+    """Return what keeps a volume from being mounted at *target* in *root*; None: nothing.
+
+    Unlike what the engine mounts, a volume is at its place or not at all.
+    """
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = linux.open_in_root(top, target, links=False)
+    except OSError as error:
+        return {errno.ELOOP: LINK, errno.ENOTDIR: FILE}.get(error.errno or 0)
+    finally:
+        os.close(top)
+    try:
+        return None if stat.S_ISDIR(os.fstat(found).st_mode) else FILE
+    finally:
+        os.close(found)
 
 
 def enter_namespaces() -> None:
@@ -62,7 +92,16 @@ def mount_root(lowers: Sequence[str], upper: str, work: str, root: str) -> None:
 
         lower = ":".join(map(name, lowers))
         data = f"lowerdir={lower},upperdir={name(upper)},workdir={name(work)},{_OPTIONS}"
-        linux.mount("atoll", root, "overlay", linux.MS_NOSUID | linux.MS_NODEV, data)
+        try:
+            _mount(root, f"{data},uuid=on")
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # kernels before 5.14 do not know it
+                raise
+            _mount(root, data)
+
+
+def _mount(root: str, data: str) -> None:
+    linux.mount("atoll", root, "overlay", linux.MS_NOSUID | linux.MS_NODEV, data)
 
 
 if __name__ == "__main__":

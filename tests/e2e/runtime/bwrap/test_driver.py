@@ -3,13 +3,14 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atoll.errors import RuntimeNotAvailableError
+from atoll.errors import NotSupportedByRuntimeError, RuntimeNotAvailableError
 
 Host = Any
 
@@ -124,6 +125,20 @@ def test_limits_hold_without_a_cgroup_and_leave_the_agent_alone(host: Host) -> N
     nobody_is_left(host)
     large = box.exec(["python3", "-c", "bytearray(3 << 30)"])
     assert (large.exit_code, "MemoryError" in large.stderr) == (1, True)
+    box.destroy()
+
+
+def test_another_user_than_root_is_a_typed_error(host: Host) -> None:
+    box = host.box("users")
+    session = box.create_session(user="1000")
+    calls: list[Callable[[], Any]] = [
+        lambda: session.exec(["true"]),
+        lambda: session.read_file("/etc/issue"),
+    ]
+    for call in calls:
+        with pytest.raises(NotSupportedByRuntimeError) as raised:
+            call()
+        assert "root is the only user" in str(raised.value.suggestion)
     box.destroy()
 
 

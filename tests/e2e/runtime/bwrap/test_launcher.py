@@ -36,7 +36,13 @@ def folders(lent: rootless.User, name: str) -> dict[str, str]:
 
 def plan_of(found: dict[str, str], *argv: str) -> dict[str, Any]:
     lowers, rest = [found["lower"]], {k: found[k] for k in ("upper", "work", "root")}
-    return {**rest, "lowers": lowers, "targets": {"/etc/hosts": False}, "argv": list(argv)}
+    return {
+        **rest,
+        "lowers": lowers,
+        "attached": [],
+        "targets": {"/etc/hosts": False},
+        "argv": list(argv),
+    }
 
 
 def test_the_program_is_root_there_with_the_overlay_mounted(lent: rootless.User) -> None:
