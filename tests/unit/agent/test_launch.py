@@ -64,7 +64,8 @@ def test_an_image_without_a_shell_is_a_typed_error(monkeypatch: pytest.MonkeyPat
         ("exec", errno.EACCES, errors.CommandPermissionDeniedError),
         ("exec", errno.ENOEXEC, errors.CommandExecutionError),
         ("exec", errno.E2BIG, errors.InvalidCommandError),
-        ("user", errno.EINVAL, errors.CommandExecutionError),
+        ("user", errno.EINVAL, errors.NotSupportedByRuntimeError),
+        ("user", errno.EAGAIN, errors.CommandExecutionError),
         ("start", 0, errors.CommandExecutionError),
     ],
 )
