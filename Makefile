@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test told setup base check fmt e2e bench docs fuzz soak azurite test-levels clean
+.PHONY: run test told setup base check fmt e2e bench docs fuzz soak azurite test-levels test-cluster clean
 
 run: setup base
 	$(BIN)/python tools/quickstart.py
