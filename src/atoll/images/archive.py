@@ -79,6 +79,8 @@ def fill(tree: "Tree", stream: "Bounded", limits: Limits) -> None:
                     tar.members.clear()  # or it keeps all of them
                     if (number := number + 1) > limits.members:
                         raise refuse(member.name, f"it has over {limits.members} members")
+                    if member.size > limits.size:  # tarfile goes on skipping behind the end
+                        raise refuse(member.name, f"it has a member of over {limits.size} bytes")
                     tree.place(tar, member)
             tree.finish()
             stream.drain()
