@@ -31,13 +31,20 @@ async def remove(settings: NetworkSettings, engine_id: str, base: Path) -> None:
     await filter.remove(rules.table_name(engine_id))
 
 
-def kill_all_of(uid: int) -> None:
+def kill_all_of(uid: int, but: int = 0) -> None:
     """Kill every process of a user: a gateway's is that of nobody else on the host. Blocking.
 
-    The owner of its folder in /proc is root, since it gave up being it.
+    Args:
+        uid: the user.
+        but: a process that is left.
     """
+    # Who owns its folder in /proc says nothing: it gave up being root, so root does.
     line = f"\nUid:\t{uid}\t"
     for path in _PROC.iterdir():
         with suppress(OSError):  # ended meanwhile
-            if path.name.isdigit() and line in (path / "status").read_text():
+            if (
+                path.name.isdigit()
+                and int(path.name) != but
+                and line in (path / "status").read_text()
+            ):
                 os.kill(int(path.name), signal.SIGKILL)

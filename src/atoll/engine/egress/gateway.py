@@ -13,6 +13,7 @@ import structlog
 
 from atoll.engine.egress.direct import DirectLog
 from atoll.errors import ContainerUnavailableError, SandboxError
+from atoll.network import abandoned
 from atoll.network.gateway.client import Handle
 from atoll.network.gateway.keeper import Keeper, Ports
 from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, StatusReport, Unanswered
@@ -114,7 +115,10 @@ class NodeGateway:
     async def _open(self) -> None:
         while True:
             try:
-                return await self._keeper.open()
+                await self._keeper.open()
+                # One that an engine started and was killed before it wrote that down.
+                await asyncio.to_thread(abandoned.kill_all_of, self._uid, self._keeper.pid)
+                return
             except (SandboxError, OSError) as error:
                 _log.error("the egress gateway does not start", error=str(error))
                 await asyncio.sleep(RETRY)

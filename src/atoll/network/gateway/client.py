@@ -62,8 +62,8 @@ class GatewayClient:
         reader, writer = await asyncio.open_unix_connection(sock=unix.connect(path))
         return cls(reader, writer, handle)
 
-    async def ask(self, question: Question, reply: type[R]) -> R:
-        """Return the answer to *question*.
+    async def ask(self, question: Question, reply: type[R], timeout: float = ANSWER_TIMEOUT) -> R:
+        """Return the answer to *question*, which has *timeout* seconds to come.
 
         Raises:
             GatewayGone: there is none.
@@ -75,7 +75,7 @@ class GatewayClient:
         self._answers[number] = answer
         try:
             self._tell(ToGateway(number=number, message=question))
-            async with asyncio.timeout(ANSWER_TIMEOUT):
+            async with asyncio.timeout(timeout):
                 found = await answer
         except (OSError, TimeoutError) as error:
             raise GatewayGone("the egress gateway does not answer") from error

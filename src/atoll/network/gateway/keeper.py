@@ -38,8 +38,11 @@ from atoll.network.gateway.protocol import (
     Stop,
 )
 
-START_TIMEOUT = 20.0
+START_TIMEOUT = 60.0
 """Seconds that a gateway has to begin: 0.3 s of imports on an idle machine."""
+
+PRESENT_TIMEOUT = 20.0
+"""Seconds that a policy waits for a gateway that begins."""
 
 PAUSE = 0.5
 """Seconds between a death and the next start, so that a gateway which cannot live costs little."""
@@ -86,6 +89,9 @@ class Keeper:
         moved: called with the ports when they are known, or changed.
         uid: who the gateway is; None: it is not confined (an engine that is not root).
         trust: files with authorities of servers, besides the host's.
+
+    Attributes:
+        pid: the gateway's process; 0 before `open`.
     """
 
     def __init__(
@@ -110,7 +116,7 @@ class Keeper:
         self._sockets: _Sockets | None = None
         self._ready = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
-        self._pid = 0
+        self.pid = 0
 
     async def open(self) -> None:
         """Find the gateway, or start one. Sandboxes it knows keep their policies until `settle`.
@@ -141,7 +147,7 @@ class Keeper:
                 with suppress(GatewayGone, ValueError):
                     await self._client.ask(Stop(), Done)
                     await self._client.gone()
-                await asyncio.to_thread(_reap, self._pid)
+                await asyncio.to_thread(_reap, self.pid)
             await self._client.close()
         if self._sockets:
             self._sockets.close()
@@ -187,7 +193,7 @@ class Keeper:
 
     async def _present(self) -> GatewayClient:
         try:
-            async with asyncio.timeout(START_TIMEOUT):
+            async with asyncio.timeout(PRESENT_TIMEOUT):
                 await self._ready.wait()
         except TimeoutError as error:
             raise _unavailable("the egress gateway does not start") from error
@@ -236,20 +242,25 @@ class Keeper:
         self._control.unlink(missing_ok=True)
         pid = self._launch(self._sockets)
         self._state.write_bytes(msgspec.json.encode(_State(ports, pid)))
+        client: GatewayClient | None = None
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 client = await GatewayClient.connect(self._control, self._handle)
-                await client.ask(self._configure, Done)
+                await client.ask(self._configure, Done, timeout=START_TIMEOUT)
                 for put in list(self._puts.values()):
                     await client.ask(put, Done)
-        except (OSError, TimeoutError, GatewayGone) as error:
+        except BaseException as error:  # cancelled too: nobody else would end it
             _end(pid)
+            if client:
+                await client.close()
+            if not isinstance(error, (OSError, TimeoutError, GatewayGone)):
+                raise
             raise _unavailable(f"the egress gateway does not start; see {self._output}") from error
         self._moved(ports)
         self._serve_by(client, pid)
 
     def _serve_by(self, client: GatewayClient, pid: int) -> None:
-        self._client, self._pid = client, pid
+        self._client, self.pid = client, pid
         self._ready.set()
 
     @property
@@ -290,7 +301,7 @@ class Keeper:
             self._ready.clear()
             _log.warning("the egress gateway ended and is started again", log=str(self._output))
             await self._client.close()
-            await asyncio.to_thread(_end, self._pid)
+            await asyncio.to_thread(_end, self.pid)
             await self._again()
 
     async def _again(self) -> None:

@@ -153,6 +153,18 @@ def test_a_policy_outlives_the_engine_and_the_gateway(node: Node) -> None:
     assert reached(node, "a", f"http://{net.OTHER}/") in {"", "520"}, "woken with it"
 
 
+def test_a_gateway_that_nobody_wrote_down_is_ended(node: Node) -> None:
+    """The engine was killed between the start of the process and the note of it."""
+    first = gateway(node)
+    node.client.close()
+    node.engine.end(signal.SIGKILL)
+    (node.host.state_dir / "egress" / "gateway.json").unlink()
+    node.start()
+    eventually(lambda: not Path(f"/proc/{first}").exists(), 20)
+    assert gateway(node) != first
+    assert reached(node, "a", "http://allowed.test/") == "200"
+
+
 def test_a_dead_gateway_lets_nothing_past_it(node: Node) -> None:
     node.change("a", allowedHosts=["allowed.test"])
     node.shell("a", "true")

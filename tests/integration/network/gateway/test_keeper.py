@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from atoll.errors import ContainerUnavailableError
@@ -52,6 +53,20 @@ async def test_a_gateway_that_is_killed_is_started_again_with_all_policies(
                 after = await one.status()
     assert set(after.sandboxes) == {"r-1", "r-2"}
     assert moved[0] == moved[-1]
+
+
+async def test_a_start_that_is_cut_short_leaves_no_process(tmp_path: Path) -> None:
+    """An engine that ends as soon as it began has nobody who would stop its gateway."""
+    one = made(tmp_path, [])
+    opening = asyncio.create_task(one.open())
+    state = tmp_path / "egress" / "gateway.json"
+    while not state.exists():
+        await asyncio.sleep(0.001)
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    pid = msgspec.json.decode(state.read_bytes())["pid"]
+    assert not Path(f"/proc/{pid}").exists()
+    await one.close(stop=True)
 
 
 async def test_an_engine_that_comes_back_finds_the_gateway_and_what_it_knows(
