@@ -284,9 +284,8 @@ class Engine:
 
     async def _apply_policies(self, *namespaces: str) -> None:
         """Have what classes and namespaces say of connections hold for what runs."""
-        for box in list(self._shared.live.values()):
-            if box.namespace in namespaces and box.endpoint:
-                await control.adopt(box, box.endpoint)
+        boxes = [box for box in self._shared.live.values() if box.namespace in namespaces]
+        await asyncio.gather(*(control.adopt(box, box.endpoint) for box in boxes if box.endpoint))
 
     def _set_defaults(self, *namespaces: str) -> None:
         for name in namespaces:

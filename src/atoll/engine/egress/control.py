@@ -11,7 +11,6 @@ from atoll.engine.egress.logs import LogReader
 from atoll.engine.egress.stored import Egress
 from atoll.engine.link.link import Endpoint
 from atoll.errors import SandboxError
-from atoll.network.gateway import certificates
 from atoll.network.gateway.protocol import Authority
 from atoll.network.policy import SandboxPolicy
 from atoll.wire.egress import ChangeNetwork, NetworkPolicy
@@ -69,6 +68,8 @@ async def prepare(box: "Sandbox") -> Authority | None:
         return None
     if made := _own(box).authority:
         return made
+    from atoll.network.gateway import certificates  # cryptography: 50 ms that most never need
+
     authority = await asyncio.to_thread(certificates.new_authority, f"Atoll sandbox {box.id}")
     record = await box.entry.change(
         lambda old: {
