@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--level",
-        choices=("auto", "container", "bwrap", "kubernetes", "fake", "fake-tcp"),
+        choices=("auto", "container", "gvisor", "bwrap", "kubernetes", "fake", "fake-tcp"),
         default="auto",
         help="isolation level of the conformance suite; auto: container where that is possible",
     )

@@ -29,16 +29,27 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
   missing+=(python3-venv)
 fi
 
-if ((${#missing[@]})); then
+# Not every distribution has it, and without it only level gvisor is missing.
+optional=()
+if [ "$(id -u)" = 0 ] && ! command -v runsc >/dev/null; then
+  optional+=(runsc)
+fi
+
+if ((${#missing[@]} + ${#optional[@]})); then
   if [ "$(id -u)" != 0 ]; then
     echo "setup: these packages are missing and need root to install:" >&2
     echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
     exit 1
   fi
-  echo "setup: installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -q
-  apt-get install -y -q --no-install-recommends "${missing[@]}"
+  for package in "${optional[@]}"; do
+    if apt-cache show "$package" >/dev/null 2>&1; then missing+=("$package"); fi
+  done
+  echo "setup: installing ${missing[*]}"
+  if ((${#missing[@]})); then
+    apt-get install -y -q --no-install-recommends "${missing[@]}"
+  fi
 fi
 
 "$python" - <<'PY'

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from atoll.agent.devices import Devices
 
-_OWN: Final = {"files", "devices"}
+_OWN: Final = {"files", "devices", "subreapers"}
 """Fields that the agent finds out by itself."""
 
 
@@ -32,6 +32,7 @@ class Config(NamedTuple):
         None  # `env` and `workdir` of an image that only the agent sees
     )
     devices: Devices = Devices()
+    subreapers: bool = True  # whether the kernel knows them (gVisor does not)
 
 
 def parse(data: bytes) -> Config:

@@ -1,6 +1,7 @@
 """System calls the standard library lacks, by ctypes. The only file of the agent that uses it."""
 
 import ctypes
+import errno
 import os
 import sys
 from typing import Final
@@ -46,6 +47,27 @@ def prctl(option: int, argument: int = 0, second: int = 0) -> int:
         option, ctypes.c_ulong(argument), ctypes.c_ulong(second), ctypes.c_ulong(), ctypes.c_ulong()
     )
     return _checked(result)
+
+
+def become_subreaper() -> bool:
+    """Have orphans below this process become its children; return whether the kernel can."""
+    return _known(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def clear_ambient_capabilities() -> None:
+    """Pass no capability on to what is executed; nothing where the kernel has no such set."""
+    _known(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+
+
+def _known(option: int, argument: int) -> bool:
+    """Call `prctl`; return False when the kernel (gVisor's of 2022) does not know the option."""
+    try:
+        prctl(option, argument)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return True
 
 
 def install_filter(program: bytes) -> None:

@@ -27,11 +27,14 @@ from atoll.agent.sessions import Sessions
 from atoll.agent.stub import take_defaults
 from atoll.wire import frames
 from atoll.wire.agent import KILL_GRACE
-from atoll.wire.frames import MAX_FRAME, Kind
+from atoll.wire.frames import CHUNK, MAX_FRAME, Kind
 
 HEADER_TIMEOUT: Final = 10.0
 MAX_PENDING: Final = 512
 """Connections that have not sent their HEADER yet."""
+
+MAX_PENDING_BYTES: Final = 32 << 20
+"""Bytes of unfinished HEADERs, of all connections: whoever reaches an address may send them."""
 
 _PREFIX: Final = 5
 _POLL: Final = 0.01
@@ -92,9 +95,20 @@ class Router:
         tune(sock)
         if len(self._pending) >= MAX_PENDING:  # the engine sends its HEADER at once
             next(iter(self._pending)).refuse()
-        pending = Pending(self.loop, sock, self._route, self._pending.pop)
+        pending = Pending(
+            self.loop, sock, self._route, done=self._pending.pop, on_wait=self._make_room
+        )
         self._pending[pending] = None
         pending.read()
+
+    def _make_room(self) -> None:
+        """Hang up on those that have sent half a HEADER for the longest time."""
+        held = sum(pending.size for pending in self._pending)
+        for pending in [*self._pending]:
+            if held <= MAX_PENDING_BYTES:
+                return
+            held -= pending.size
+            pending.refuse()
 
     def _route(self, request: Request) -> None:
         try:
@@ -139,6 +153,8 @@ class Router:
         if self._config.generation not in {0, generation}:
             raise errors.StaleHandleError("this agent has a sandbox already")
         self._sessions.set_env(None, request.header.get("env") or {})
+        with suppress(OSError):  # refused where the engine does it from outside
+            socket.sethostname(str(request.header.get("hostname") or socket.gethostname()))
         self._config = self._config._replace(generation=generation)
         answer.reply(self.loop, request.sock, {})
 
@@ -234,7 +250,7 @@ class Router:
                 if os.WIFSTOPPED(status):  # by root inside: whoever waits for it would hang
                     self._wake(pid)
                     continue
-                if status:
+                if status and self._config.subreapers:  # else any orphan ends up here
                     self._kill_orphans()
                 self._children.ended(pid)
                 self._code.ended(pid)
@@ -267,9 +283,12 @@ class Pending:
         loop: Loop,
         sock: socket.socket,
         route: Handler,
+        *,
         done: Callable[["Pending"], object],
+        on_wait: Callable[[], None],
     ) -> None:
-        self._loop, self._sock, self._route, self._done = loop, sock, route, done
+        self._loop, self._sock, self._route = loop, sock, route
+        self._done, self._on_wait = done, on_wait
         self._data = bytearray()
         self._fds: list[int] = []
         sock.setblocking(False)
@@ -287,6 +306,8 @@ class Pending:
                     return
                 self._data += data
         except BlockingIOError:
+            if self.size > CHUNK:
+                self._on_wait()
             return
         except OSError:
             self.refuse()
@@ -300,6 +321,11 @@ class Pending:
         except (ValueError, RecursionError):
             header = {}
         self._route(Request(self._sock, header if isinstance(header, dict) else {}, self._fds))
+
+    @property
+    def size(self) -> int:
+        """Bytes that have come."""
+        return len(self._data)
 
     def _missing(self) -> int:
         """Return how many bytes to read next; negative when this is no HEADER."""

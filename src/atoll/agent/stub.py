@@ -190,7 +190,7 @@ def take_ids(uid: int, gid: int, groups: Sequence[int], *, confined: bool) -> No
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     if confined:
-        kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
+        kernel.clear_ambient_capabilities()
         kernel.set_capabilities(confine.command_capabilities(kernel.get_permitted()))
 
 

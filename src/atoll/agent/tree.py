@@ -4,25 +4,40 @@ A supervisor is a subreaper, so double forks and `setsid` stay below it. Everyth
 before it is killed: a stopped parent can neither fork again nor reap, so a listed pid cannot
 become another process while it is signalled. A process that forks while it is being stopped is
 found in the next round.
+
+gVisor knows no subreapers: an orphan is the router's there. It is found by the session it is in, as
+long as something else of that session is still below the supervisor.
 """
 
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 MAX_ROUNDS = 100
 """Rounds of stop and list per kill. A fork bomb of 1,000 processes takes about ten."""
 
 
-def parent_in(stat: bytes) -> int | None:
-    """Return the parent's pid in a /proc/<pid>/stat line, or None when it is cut.
+_ROUTER = 1
+"""Whose children orphans become where there are no subreapers."""
+
+
+class Origin(NamedTuple):
+    """Where a process belongs: the pid of its parent, the id of its session."""
+
+    parent: int
+    session: int
+
+
+def origin_in(stat: bytes) -> Origin | None:
+    """Return what a /proc/<pid>/stat line says of it, or None when it is cut.
 
     The command name may hold spaces, brackets and newlines: fields are counted from its end.
     """
     fields = stat[stat.rfind(b")") + 1 :].split()
     try:
-        return int(fields[1])
+        return Origin(int(fields[1]), int(fields[3]))
     except (IndexError, ValueError):
         return None
 
@@ -40,7 +55,20 @@ def below(root: int, parents: Mapping[int, int]) -> list[int]:
 
 def descendants(root: int) -> list[int]:
     """Return the processes below *root*; zombies too, they may have living threads or children."""
-    return below(root, dict(_parents()))
+    return members(root, dict(_origins()))
+
+
+def members(root: int, origins: Mapping[int, Origin]) -> list[int]:
+    """Return every process below *root*, and orphans of their sessions with all below."""
+    parents = {pid: origin.parent for pid, origin in origins.items()}
+    found = below(root, parents)
+    sessions = {origins[pid].session for pid in found}
+    orphans = [
+        pid
+        for pid, origin in origins.items()
+        if origin.parent == _ROUTER and origin.session in sessions
+    ]
+    return found + [one for pid in orphans for one in (pid, *below(pid, parents))]
 
 
 def signal_all(root: int, number: int) -> None:
@@ -67,7 +95,7 @@ def kill_all(root: int) -> None:
 
 def kill_strangers(roots: Collection[int], known: Collection[int]) -> bool:
     """Kill the children of *roots* that are not *known*, with all below; return if there are any."""
-    parents = dict(_parents())
+    parents = {pid: origin.parent for pid, origin in _origins()}
     strangers = [pid for pid, parent in parents.items() if parent in roots and pid not in known]
     for pid in strangers:
         send(pid, signal.SIGSTOP)
@@ -76,21 +104,21 @@ def kill_strangers(roots: Collection[int], known: Collection[int]) -> bool:
     return bool(strangers)
 
 
-def _parents() -> Iterator[tuple[int, int]]:
+def _origins() -> Iterator[tuple[int, Origin]]:
     with os.scandir("/proc") as entries:
         pids = [int(entry.name) for entry in entries if entry.name.isdecimal()]
     for pid in pids:
-        if (parent := _parent(pid)) is not None:
-            yield pid, parent
+        if (origin := _origin(pid)) is not None:
+            yield pid, origin
 
 
-def _parent(pid: int) -> int | None:
+def _origin(pid: int) -> Origin | None:
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return parent_in(os.read(file, 4096))
+        return origin_in(os.read(file, 4096))
     except OSError:
         return None
     finally:

@@ -143,6 +143,23 @@ def runtime(name: str | None, reason: str) -> Check:
     )
 
 
+def gvisor(platform: str | None, reason: str, *, old: bool = False) -> Check:
+    """Judge the level gvisor, which nobody needs; *reason*: how it works here, or why not."""
+    if platform:
+        return Check(
+            name="level gvisor",
+            verdict=Verdict.WARNING if old else Verdict.OK,
+            seen=f"runsc: {reason}",
+            advice="install the runsc of gvisor.dev" if old else None,
+        )
+    return Check(
+        name="level gvisor",
+        verdict=Verdict.WARNING,
+        seen=f"{reason}; it is for code that shall not reach the host's kernel",
+        advice="apt-get install runsc",
+    )
+
+
 def storage(kind: str | None, problem: str | None) -> Check:
     """Judge the trial of a layer with an idmapped overlay root on it."""
     if problem:

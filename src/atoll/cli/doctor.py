@@ -74,6 +74,7 @@ async def examine(settings: Settings) -> Report:
         checks.user_namespaces(_user_namespaces()),
         cgroup_check,
         runtime_check,
+        await _gvisor(settings.storage),
         checks.fuse(present=_has_fuse()),
         *(checks.tool(name, shutil.which(name, path=_PATH)) for name in checks.TOOLS),
     ]
@@ -101,6 +102,22 @@ async def _runtime(wanted: str) -> tuple[str | None, Check, Check]:
     except SandboxError as error:
         return None, checks.runtime(None, error.message), judged
     return choice.name, checks.runtime(choice.name, choice.reason), judged
+
+
+async def _gvisor(storage: StorageSettings) -> Check:
+    """Try a container on each of its platforms; what was found is kept for the engine."""
+    from atoll.host import process
+    from atoll.runtime.gvisor import program
+    from atoll.runtime.oci import agent_bundle
+
+    if process.find(program.PROGRAM) is None:
+        return checks.gvisor(None, f"{program.PROGRAM} is not installed")
+    try:
+        agent = await agent_bundle.build(storage.cache_dir)
+        chosen = await program.choose(storage.cache_dir, agent)
+    except (SandboxError, OSError) as error:
+        return checks.gvisor(None, str(error))
+    return checks.gvisor(chosen.name, chosen.reason, old=not chosen.lists_files)
 
 
 async def _storage(settings: Settings) -> Check:

@@ -4,6 +4,8 @@ import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import structlog
+
 from atoll.engine.bare import parts as bare
 from atoll.engine.egress.gateway import NodeGateway
 from atoll.engine.leftovers import inheritance
@@ -16,8 +18,10 @@ from atoll.network import plan, resolvers
 from atoll.network.slots import NetworkSlots
 from atoll.network.user_mode import UserNetworks
 from atoll.network.watching import Watching
+from atoll.runtime.base import Runtime
 from atoll.runtime.bwrap.driver import BwrapRuntime
 from atoll.runtime.fake import FakeRuntime
+from atoll.runtime.gvisor.driver import GvisorRuntime
 from atoll.runtime.oci.driver import OciRuntime
 from atoll.settings import Settings
 from atoll.storage.folder_roots import FolderRoots
@@ -27,7 +31,9 @@ from atoll.storage.layers import LayerStore
 from atoll.storage.rootfs import BASE as ROOTS
 from atoll.storage.rootfs import RootfsStore
 
-LEVELS = ("container", "bwrap", "kubernetes", "fake", "fake-tcp")
+_log = structlog.get_logger(__name__)
+
+LEVELS = ("container", "gvisor", "bwrap", "kubernetes", "fake", "fake-tcp")
 """What `runtime.default` may be."""
 
 
@@ -85,7 +91,7 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
     entry = await registry.enter(engine_id, settings.storage.state_dir)
     stack.callback(_leave, registry, entry, engine_id, settings)
     await inheritance.settle(settings, registry)
-    runtime = await OciRuntime.open(settings.runtime, settings.storage, engine_id)
+    runtimes = await _of_root(settings, engine_id)
     layers = LayerStore(settings.storage)
     await layers.open()
     roots = RootfsStore(settings.storage, layers)
@@ -106,9 +112,22 @@ async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) 
         roots=roots,
         networks=networks,
         ids=IdRanges(settings.runtime.id_base, settings.runtime.id_count, engine_id),
-        runtimes={runtime.level: runtime},
+        runtimes=runtimes,
         gateway=gateway,
     )
+
+
+async def _of_root(settings: Settings, engine_id: str) -> dict[str, Runtime]:
+    """Return the levels that this host has; only the default one has to be there."""
+    found: dict[str, Runtime] = {}
+    for kind in (OciRuntime, GvisorRuntime):
+        try:
+            found[kind.level] = await kind.open(settings.runtime, settings.storage, engine_id)
+        except RuntimeNotAvailableError as error:
+            if kind.level == settings.runtime.default:
+                raise
+            _log.info("level not available", level=kind.level, reason=error.message)
+    return found
 
 
 def _gateway(settings: Settings, engine_id: str, networks: NetworkSlots) -> NodeGateway:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.network import hosts
+from atoll.wire.agent import AGENT_PORT
 
 LOG_RATE = 50
 """Packets of one sandbox a second that are told to the log, after a burst of four times as many."""
@@ -93,6 +94,7 @@ def ruleset(rules: Filter) -> str:
         _redirected(rules),
         _to_host(rules),
         _through_host(rules),
+        _to_agents(rules),
         _from_gateway(rules),
         _leaving(rules),
     )
@@ -244,6 +246,16 @@ def _through_host(rules: Filter) -> str:
   chain inbound {{
     ct state established,related accept
     drop
+  }}
+"""
+
+
+def _to_agents(rules: Filter) -> str:
+    """Let nobody but root, who runs the engine, speak to agents that have an address."""
+    return f"""
+  chain to_agents {{
+    type filter hook output priority filter - 10; policy accept;
+    oifgroup {rules.group} tcp dport {AGENT_PORT} meta skuid != 0 reject with tcp reset
   }}
 """
 

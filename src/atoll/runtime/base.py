@@ -35,6 +35,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     rootfs: Path  # mounted already, with the ids of this sandbox
     run_dir: Path  # 0700, of this container alone: bundle, agent.sock, logs; removed by `remove`
     netns: Path | None  # a named network namespace; None: a fresh one with loopback only
+    address: str = ""  # of the sandbox in that network
     id_base: int  # host id of root inside
     id_count: int
     memory: int  # bytes
@@ -69,6 +70,8 @@ class Runtime(Protocol):
     level: str  # container, gvisor, bwrap
     by_namespace: bool  # sockets can be made in the namespaces of `Container.pid`; False: nowhere
     takes_files: bool  # `dial` connects by unix socket, so descriptors can be handed to the agent
+
+    own_ids: bool  # sandboxes run with a range of host ids of their own; False: with the image's
 
     async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
         """Make what `start` needs beside the root, which is being mounted meanwhile.
@@ -122,7 +125,10 @@ class Runtime(Protocol):
 
 @runtime_checkable
 class Elsewhere(Protocol):
-    """What a driver has besides whose containers run on other hosts, out of the kernel's sight."""
+    """What a driver has besides whose containers end in ways that no process id tells of.
+
+    They run on other hosts, or a part of them may be killed without the rest.
+    """
 
     async def ended(self, host_ref: str) -> None:
         """Wait until the container may have ended; `find` tells whether it has."""

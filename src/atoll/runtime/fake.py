@@ -34,6 +34,7 @@ class FakeRuntime:
     """
 
     name = "fake"
+    own_ids = True
 
     def __init__(self, base: Path, *, tcp: bool = False) -> None:
         self._base, self._tcp = base, tcp

@@ -24,8 +24,10 @@ def id_map(id_base: int, id_count: int) -> str:
     """Return the map of an idmapped mount: ids on disk from 0 → the sandbox's range. Pure.
 
     The second line is for overlay itself, which works on its layers as the host's root: without
-    an id for it on disk the mount is silently read-only.
+    an id for it on disk the mount is silently read-only. A range from 0 has one.
     """
+    if not id_base:
+        return f"0 0 {id_count}\n"
     return f"0 {id_base} {id_count}\n{id_count} 0 1\n"
 
 
@@ -88,7 +90,9 @@ class IdRanges:
         )
 
     def adopt(self, host_ref: str, start: int) -> None:
-        """Claim the range of a sandbox that an earlier engine started."""
+        """Claim the range of a sandbox that an earlier engine started; 0 is no range."""
+        if not start:
+            return
         self._claims.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._claim(start, host_ref)
 

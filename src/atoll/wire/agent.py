@@ -51,6 +51,10 @@ from typing import Final, TypedDict
 PROTOCOL: Final = 1
 """Version spoken here. An engine speaks to agents of this and the last two minor versions."""
 
+AGENT_PORT: Final = 49_151
+"""Where an agent listens that is reached by an address on this machine: the last port before those
+that a kernel gives out by itself."""
+
 HELLO_TIMEOUT: Final = 30.0
 """Seconds an engine waits for the first hello of a starting sandbox."""
 

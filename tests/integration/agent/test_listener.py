@@ -5,6 +5,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from atoll import errors
 from atoll.agent import listener as module
 from atoll.agent.listener import Gate
+from atoll.wire import frames
 from atoll.wire.frames import Kind
 from integration.agent.client import Client, Connection, end, eventually, launch
 
@@ -121,3 +123,29 @@ def test_guesses_are_answered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_without_a_token_of_ours_none_is_needed() -> None:
     Gate("").check({"op": "hello"})
+
+
+def test_half_headers_of_strangers_take_no_more_than_their_share_of_memory(
+    tcp: TcpClient,
+) -> None:
+    """Each may announce 8 MiB; 40 of them would be more than all the agent has."""
+    strangers = [TcpConnection(int(tcp.path), None) for _ in range(40)]
+    piece = frames.encode_head(Kind.HEADER, frames.MAX_FRAME) + bytes(2 << 20)
+    with suppress(OSError):
+        for stranger in strangers:
+            stranger.sock.settimeout(5)
+            stranger.sock.sendall(piece)
+    assert tcp.exec("echo in time").stdout == b"in time\n"
+    assert sum(_is_hung_up(stranger) for stranger in strangers) >= 20
+    for stranger in strangers:
+        stranger.sock.close()
+
+
+def _is_hung_up(connection: Connection) -> bool:
+    connection.sock.setblocking(False)
+    try:
+        return connection.sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True

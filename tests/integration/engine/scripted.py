@@ -62,6 +62,7 @@ class ScriptedRuntime:
     name = level = "scripted"
     by_namespace = True
     takes_files = True
+    own_ids = True
 
     def __init__(self) -> None:
         self.running: dict[str, ContainerSpec] = {}

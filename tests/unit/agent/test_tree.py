@@ -1,14 +1,27 @@
-from atoll.agent.tree import below, parent_in
+from atoll.agent.tree import Origin, below, members, origin_in
 
 
-def test_the_parent_is_read_whatever_the_name_is() -> None:
-    assert parent_in(b"12 (a) S 5 12 12 0") == 5
-    assert parent_in(b"12 (x) R 9 (\n) S 7 12 12 0") == 7
+def test_the_origin_is_read_whatever_the_name_is() -> None:
+    assert origin_in(b"12 (a) S 5 12 13 0") == Origin(5, 13)
+    assert origin_in(b"12 (x) R 9 (\n) S 7 12 13 0") == Origin(7, 13)
 
 
-def test_a_cut_line_has_no_parent() -> None:
-    assert parent_in(b"12 (a") is None
-    assert parent_in(b"") is None
+def test_a_cut_line_has_no_origin() -> None:
+    assert origin_in(b"12 (a") is None
+    assert origin_in(b"") is None
+
+
+def test_orphans_of_the_sessions_below_are_members_too() -> None:
+    """gVisor has no subreapers: they are children of pid 1 there."""
+    origins = {
+        2: Origin(1, 1),
+        10: Origin(2, 10),
+        11: Origin(1, 10),  # an orphan of the command
+        12: Origin(11, 12),  # and what it started, in a session of its own
+        20: Origin(1, 20),  # an orphan of another
+        1: Origin(0, 1),
+    }
+    assert members(2, origins) == [10, 11, 12]
 
 
 def test_everything_below_is_found_parents_first() -> None:

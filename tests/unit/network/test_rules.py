@@ -73,7 +73,7 @@ def test_a_change_of_mode_leaves_a_slot_in_one_set(mode: str, left: set[str]) ->
 def test_without_a_gateway_nobody_is_redirected() -> None:
     script = ruleset(msgspec.structs.replace(FULL, redirect=None))
     assert "redirect to" not in script
-    assert "skuid" not in script
+    assert "chain from_gateway" not in script
     assert "chain gated_out" in script
 
 

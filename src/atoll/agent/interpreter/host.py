@@ -48,7 +48,7 @@ def serve(sock: socket.socket, config: Config) -> NoReturn:
     try:
         events = () if config.memory_events is None else (config.memory_events,)
         keep_only({0, 1, 2, sock.fileno(), *config.procs, *events, *config.devices} - {-1})
-        system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+        system.become_subreaper()
         gc.freeze()
         Host(sock, config).loop.run()
         code = 0

@@ -123,4 +123,5 @@ async def name(
     )
     await endpoint.runtime.rename(endpoint.host_ref, hostname)
     env = variables.difference(told, record.in_force.env if record.in_force else {})
-    await endpoint.call({"op": "assign", "generation": record.generation, "env": env})
+    asked = {"op": "assign", "generation": record.generation, "hostname": hostname}
+    await endpoint.call({**asked, "env": env})

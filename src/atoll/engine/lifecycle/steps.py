@@ -67,7 +67,8 @@ async def _layer(life: "Lifecycle", launch: Launch) -> None:
 
 
 async def _ids(life: "Lifecycle", launch: Launch) -> None:
-    launch.id_base = life.parts.ids.acquire(launch.host_ref)
+    if life.parts.runtime(launch.wanted.runtime or "").own_ids:
+        launch.id_base = life.parts.ids.acquire(launch.host_ref)
 
 
 async def _free_ids(life: "Lifecycle", host_ref: str) -> None:
@@ -197,6 +198,7 @@ def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:
         rootfs=made(launch.rootfs),
         run_dir=life.container_dir(launch.host_ref),
         netns=made(launch.slot).netns,
+        address=made(launch.slot).address,
         id_base=launch.id_base,
         id_count=life.parts.ids.count,
         memory=limits.memory,

@@ -74,6 +74,7 @@ class BwrapRuntime:
     level = "bwrap"
     by_namespace = False
     takes_files = True
+    own_ids = True
 
     def __init__(
         self, host: command.Host, agent: AgentBundle, state_dir: Path, timeout: float

@@ -59,6 +59,12 @@ class Cgroup(Protocol):
     def procs_files(self) -> list[Path]:
         """Return the files to write "0" to in order to become a limited command."""
 
+    def join_files(self) -> list[Path]:
+        """Return the files to write "0" to in order to become a limited process of the sandbox.
+
+        For a runtime that makes no groups: unlike a command, nothing has put it into any.
+        """
+
     def memory_events_file(self) -> Path:
         """Return the file with the line ``oom_kill N`` of the commands."""
 

@@ -11,6 +11,9 @@ from atoll.runtime.base import Usage
 from atoll.runtime.oci import cgroup_files as files
 from atoll.runtime.oci.cgroup_files import CPU_PERIOD, LIMITING, Limits
 
+_WATCHED = ("freezer", "cpuacct")
+"""Controllers that limit nothing, but by which a sandbox is frozen, listed and measured."""
+
 
 class CgroupV1:
     """One directory in each hierarchy."""
@@ -43,6 +46,15 @@ class CgroupV1:
         for every processor (measured for the three: 0.06 ms, by ``cgroup.procs`` 11 ms).
         """
         return [self._dir(controller, "user") / "tasks" for controller in LIMITING]
+
+    def join_files(self) -> list[Path]:
+        """Return the files to write "0" to in order to become a limited process of the sandbox."""
+        limiting = {self._hierarchies[controller] for controller in LIMITING}
+        others = {self._hierarchies[name] for name in _WATCHED if name in self._hierarchies}
+        return [
+            *self.procs_files(),
+            *(mount / self._path / "tasks" for mount in sorted(others - limiting)),
+        ]
 
     def memory_events_file(self) -> Path:
         """Return the file with the line ``oom_kill N`` of the commands."""

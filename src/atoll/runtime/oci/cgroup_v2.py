@@ -32,6 +32,10 @@ class CgroupV2:
         """Return the files to write "0" to in order to become a limited command."""
         return [self._user / "cgroup.procs"]
 
+    def join_files(self) -> list[Path]:
+        """Return the files to write "0" to in order to become a limited process of the sandbox."""
+        return self.procs_files()
+
     def memory_events_file(self) -> Path:
         """Return the file with the line ``oom_kill N`` of the commands."""
         return self._user / "memory.events"

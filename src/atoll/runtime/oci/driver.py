@@ -19,7 +19,7 @@ import stat
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -34,10 +34,6 @@ from atoll.runtime.oci.cgroup_files import Limits
 from atoll.runtime.oci.userns import UserNamespaces
 from atoll.runtime.oci.verdict import verdict, without
 from atoll.settings import MIB, RuntimeSettings, StorageSettings
-
-BACKLOG: Final = 4_096
-"""Connections the kernel queues for the agent: one is made per operation. The host's
-net.core.somaxconn may cut it."""
 
 LOG_TAIL: Final = 4_000
 """Bytes of the agent's log that are quoted in an error."""
@@ -54,8 +50,10 @@ class OciRuntime:
     """Drives one OCI runtime. Make it with `open`."""
 
     level = "container"
+    folder = "oci"  # in the state directory
     by_namespace = True
     takes_files = True
+    own_ids = True
 
     def __init__(
         self,
@@ -71,15 +69,15 @@ class OciRuntime:
         self.choice = choice
         self._hierarchies, self._host, self.agent = hierarchies, host, agent
         self._engine_id, self._timeout = engine_id, timeout
-        self._records = state_dir / "oci" / "containers"
-        self._root = state_dir / "oci" / "run"
+        self._records = state_dir / self.folder / "containers"
+        self._root = state_dir / self.folder / "run"
         self._logs: dict[str, int] = {}
         self._userns = UserNamespaces()
 
     @classmethod
     async def open(
         cls, settings: RuntimeSettings, storage: StorageSettings, engine_id: str
-    ) -> "OciRuntime":
+    ) -> Self:
         """Choose the runtime, build the agent's interpreter if needed, and return the driver.
 
         Args:
@@ -93,6 +91,17 @@ class OciRuntime:
         hierarchies = cgroup.mounted()
         choice = cli.choose(await cli.probe(), settings.oci, hierarchies.mode)
         agent = await agent_bundle.build(storage.cache_dir)
+        return await cls._opened(choice, agent, settings, storage, engine_id)
+
+    @classmethod
+    async def _opened(
+        cls,
+        choice: cli.Choice,
+        agent: AgentBundle,
+        settings: RuntimeSettings,
+        storage: StorageSettings,
+        engine_id: str,
+    ) -> Self:
         host = bundle.Host(
             machine=os.uname().machine,
             nofile=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
@@ -102,9 +111,8 @@ class OciRuntime:
                 memory=settings.agent_memory_mib * MIB, pids=settings.agent_pids
             ),
         )
-        runtime = cls(
-            choice, hierarchies, host, agent, engine_id, storage.state_dir, settings.start_timeout
-        )
+        timeout = settings.start_timeout
+        runtime = cls(choice, cgroup.mounted(), host, agent, engine_id, storage.state_dir, timeout)
         for directory in (runtime._records, runtime._root):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         agent_bundle.adopt(agent, engine_id, storage.state_dir)
@@ -144,16 +152,7 @@ class OciRuntime:
             await run_to_end(self._prepare, spec, opened)
             descriptors = self._descriptors(spec, opened)
             log = self._log(spec.host_ref)
-            argv = cli.run_argv(
-                self.choice,
-                root=self._root,
-                log=spec.run_dir / "runtime.log",
-                bundle=spec.run_dir,
-                pid_file=spec.run_dir / "pid",
-                name=spec.host_ref,
-                fds=len(descriptors),
-                enter=cli.entering(spec.netns),
-            )
+            argv = self._argv(spec, len(descriptors))
             code = await process.run_handing_over(
                 argv, descriptors, output=log, timeout=self._timeout
             )
@@ -168,6 +167,18 @@ class OciRuntime:
         ):
             raise error
         return Container(host_ref=spec.host_ref, pid=int(_text(spec.run_dir / "pid")))
+
+    def _argv(self, spec: ContainerSpec, fds: int) -> list[str]:
+        return cli.run_argv(
+            self.choice,
+            root=self._root,
+            log=spec.run_dir / "runtime.log",
+            bundle=spec.run_dir,
+            pid_file=spec.run_dir / "pid",
+            name=spec.host_ref,
+            fds=fds,
+            enter=cli.entering(spec.netns),
+        )
 
     def _private(self, spec: ContainerSpec) -> dict[str, str]:
         """Paths of the host that no caller is told → what stands for them."""
@@ -190,13 +201,19 @@ class OciRuntime:
         agent_bundle.use(self.agent.path, spec.host_ref, spec.run_dir)
         for target, content in bundle.identity_files(spec).items():
             _write(bundle.identity_source(spec, target), content.encode(), mode=0o444)
+        config = json.dumps(self._config(spec, opened)).encode()
+        _write(spec.run_dir / "config.json", config)
+        self._cgroup(spec.host_ref).make(self._limits(spec))
+
+    def _config(self, spec: ContainerSpec, opened: ExitStack) -> dict[str, Any]:
         agent_cgroup = cgroup.path_of(self._engine_id, spec.host_ref) / "agent"
         userns = self._userns.take(spec.host_ref, spec.id_base, spec.id_count)
         opened.callback(os.close, userns)
         named = Path(f"/proc/{os.getpid()}/fd/{userns}")
-        config = bundle.config(spec, self._host, agent_cgroup, named)
-        _write(spec.run_dir / "config.json", json.dumps(config).encode())
-        self._cgroup(spec.host_ref).make(Limits(memory=spec.memory, cpu=spec.cpu, pids=spec.pids))
+        return bundle.config(spec, self._host, agent_cgroup, named)
+
+    def _limits(self, spec: ContainerSpec) -> Limits:
+        return Limits(memory=spec.memory, cpu=spec.cpu, pids=spec.pids)
 
     def _descriptors(self, spec: ContainerSpec, opened: ExitStack) -> list[int]:
         """Return what the agent inherits, as 3, 4, …: see README.md "Descriptors"."""
@@ -238,7 +255,7 @@ class OciRuntime:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
-            with _short_path(run_dir) as path:
+            with unix.address(run_dir / "agent.sock") as path:
                 await asyncio.get_running_loop().sock_connect(connection, path)
             unix.enlarge_buffer(connection)
         except BaseException as error:
@@ -335,26 +352,12 @@ async def _in_full(step: Callable[[str], Awaitable[None]], host_ref: str) -> Non
     task.result()
 
 
-class _short_path:  # noqa: N801
-    """A name for ``agent.sock`` in a directory whose path may be over the 107 bytes of a socket's."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
-
-    def __enter__(self) -> str:
-        self._fd = os.open(self._run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        return f"/proc/self/fd/{self._fd}/agent.sock"
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-
 def _listen(run_dir: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     (run_dir / "agent.sock").unlink(missing_ok=True)
-    with _short_path(run_dir) as path:
+    with unix.address(run_dir / "agent.sock") as path:
         listener.bind(path)
-    listener.listen(BACKLOG)
+    listener.listen(unix.BACKLOG)
     return listener
 
 

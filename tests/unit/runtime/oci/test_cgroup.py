@@ -68,6 +68,9 @@ class Stubborn:
     def procs_files(self) -> list[Path]:
         return []
 
+    def join_files(self) -> list[Path]:
+        return []
+
     def memory_events_file(self) -> Path:
         return Path()
 

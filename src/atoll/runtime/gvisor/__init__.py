@@ -1,0 +1,1 @@
+"""Level ``gvisor``: runsc, a kernel of its own between a sandbox and the host's."""
