@@ -37,8 +37,9 @@ def configuration(environ: Mapping[str, str], cwd: str) -> bytes:
     """
     config = json.loads(environ[VARIABLE])
     env = inherited(environ)
-    told = {"env": env | config.get("env", {}), "image": {"env": env, "workdir": cwd}}
-    return json.dumps({"workdir": cwd} | config | told).encode()
+    image = {"env": env, "workdir": cwd}
+    told = {"env": env | config.get("env", {}), "workdir": cwd, "image": image}
+    return json.dumps(config | told).encode()
 
 
 def main() -> None:

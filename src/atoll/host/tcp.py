@@ -2,9 +2,13 @@
 
 import asyncio
 import socket
+from typing import Final
+
+DIAL: Final = 5.0
+"""Seconds until an address that does not answer counts as dead."""
 
 
-async def connect(address: str, port: int, timeout: float) -> socket.socket:
+async def connect(address: str, port: int, timeout: float = DIAL) -> socket.socket:
     """Return a non-blocking connection that sends what it is given at once.
 
     Args:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from atoll.errors import ContainerUnavailableError
-from atoll.host import process, unix
+from atoll.host import process, tcp, unix
 from atoll.runtime.base import TOKEN_FILE, Container, ContainerSpec, Usage
 
 # The shell leaves its pid and becomes the agent; `setsid -f` detaches it, so that it outlives the
@@ -99,7 +99,7 @@ class FakeRuntime:
         if not await self.find(host_ref):
             raise ConnectionRefusedError(f"{host_ref} does not run")
         if self._tcp:
-            return await _connect(int((run_dir / "port").read_text()))
+            return await tcp.connect("127.0.0.1", int((run_dir / "port").read_text()))
         return unix.connect(run_dir / "agent.sock")
 
     async def find(self, host_ref: str) -> Container | None:
@@ -149,18 +149,6 @@ def _secret(path: Path) -> str:
     path.touch(mode=0o600)
     path.write_text(token)
     return token
-
-
-async def _connect(port: int) -> socket.socket:
-    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 async def _appears(path: Path) -> int:

@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from atoll.cluster_settings import ClusterSettings
 from atoll.engine.bare.parts import BareConfig, BareImage, BareNetworks
-from atoll.errors import ContainerUnavailableError, NotSupportedByRuntimeError
+from atoll.errors import NotSupportedByRuntimeError
 from atoll.images.build import BuildNetwork
 from atoll.images.steps import Progress
-from atoll.runtime.kubernetes import api, manifest
+from atoll.runtime.kubernetes import api, manifest, status
 from atoll.runtime.kubernetes.api import Api, ApiError
 from atoll.wire.sandbox import ImageInfo
 
@@ -82,7 +82,7 @@ class ClusterLayers:
             await self._api.create(self._path(), wanted)
         except ApiError as error:
             if not error.conflict:
-                raise _unavailable(error) from error
+                raise status.unavailable(error) from error
 
     async def exists(self, layer_id: str) -> bool:
         """Whether the claim is there; without claims no files are missed."""
@@ -91,7 +91,7 @@ class ClusterLayers:
         try:
             return await self._api.get(self._path(manifest.claim_name(layer_id))) is not None
         except ApiError as error:
-            raise _unavailable(error) from error
+            raise status.unavailable(error) from error
 
     async def attach(self, layer_id: str) -> Path:
         """Refuse: volumes are attached by nodes."""
@@ -131,7 +131,7 @@ class ClusterLayers:
         try:
             await self._api.delete(self._path(manifest.claim_name(layer_id)))
         except ApiError as error:
-            raise _unavailable(error) from error
+            raise status.unavailable(error) from error
 
     async def is_shut(self) -> bool:
         """Claims do not fail as a whole."""
@@ -146,7 +146,7 @@ class ClusterLayers:
         try:
             found = await self._api.call("GET", self._path(), query=query)
         except ApiError as error:
-            raise _unavailable(error) from error
+            raise status.unavailable(error) from error
         prefix = manifest.claim_name("")
         return [one["metadata"]["name"].removeprefix(prefix) for one in found["items"]]
 
@@ -204,11 +204,3 @@ class ClusterRoots:
 
 def _refuse(what: str) -> NoReturn:
     raise NotSupportedByRuntimeError(what, context={"runtime": "kubernetes"})
-
-
-def _unavailable(error: ApiError) -> ContainerUnavailableError:
-    return ContainerUnavailableError(
-        f"the cluster's storage cannot be reached: {error}",
-        context={"reason": "runtime", "runtime": "kubernetes"},
-        retry_after=5.0,
-    )

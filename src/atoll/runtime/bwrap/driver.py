@@ -33,6 +33,7 @@ from atoll.host import overlay, process, unix
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Mount, Usage
 from atoll.runtime.bwrap import command, filter, launcher, program, tree
+from atoll.runtime.configuration import configuration
 from atoll.runtime.oci import agent_bundle, bundle
 from atoll.runtime.oci.agent_bundle import AgentBundle
 from atoll.runtime.oci.verdict import without
@@ -315,18 +316,8 @@ class BwrapRuntime:
 
 def agent_config(spec: ContainerSpec) -> bytes:
     """Descriptor 4; see `atoll.agent.config`."""
-    config = {
-        "generation": spec.generation,
-        "listen": command.LISTENER,
-        "workdir": spec.workdir,
-        "user": spec.user,
-        "env": spec.env,
-        "hostname": spec.hostname,
-        "confine": True,
-        "limits": limits(spec),
-        "version": getattr(atoll, "__version__", ""),
-    }
-    return json.dumps(config).encode()
+    told = configuration(spec, listen=command.LISTENER, limits=limits(spec))
+    return json.dumps(told).encode()
 
 
 def limits(spec: ContainerSpec) -> dict[str, int]:

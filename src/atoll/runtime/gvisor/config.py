@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import atoll
 from atoll.runtime.base import ContainerSpec
+from atoll.runtime.configuration import configuration
 from atoll.runtime.oci import bundle
 from atoll.runtime.oci.bundle import AGENT_DIR, Host
 from atoll.wire.agent import AGENT_PORT
@@ -68,18 +68,8 @@ def agent_argv(host: Host) -> list[str]:
 
 def agent_config(spec: ContainerSpec, token: str) -> bytes:
     """Return the agent's standard input; see `atoll.agent.config`."""
-    told = {
-        "generation": spec.generation,
-        "tcp": {"host": spec.address, "port": AGENT_PORT},
-        "token": token,
-        "workdir": spec.workdir,
-        "user": spec.user,
-        "env": spec.env,
-        "hostname": spec.hostname,
-        "confine": True,
-        "version": getattr(atoll, "__version__", ""),
-    }
-    return json.dumps(told).encode()
+    address = {"host": spec.address, "port": AGENT_PORT}
+    return json.dumps(configuration(spec, tcp=address, token=token)).encode()
 
 
 def _namespaces(spec: ContainerSpec) -> list[dict[str, str]]:

@@ -28,9 +28,6 @@ from atoll.runtime.oci.driver import OciRuntime
 from atoll.settings import MIB, RuntimeSettings, StorageSettings
 from atoll.wire.agent import AGENT_PORT
 
-DIAL: Final = 5.0
-"""Seconds until an address that does not answer counts as dead."""
-
 OWN_MEMORY: Final = 160 * MIB
 """Bytes beyond an instance's limit: runsc and its files process have 60 MB, the agent 40."""
 
@@ -145,7 +142,7 @@ class GvisorRuntime(OciRuntime):
             address = await asyncio.to_thread((run_dir / _ADDRESS).read_text)
         except FileNotFoundError as error:
             raise ConnectionRefusedError(f"{host_ref} has no address") from error
-        return await tcp.connect(address, AGENT_PORT, DIAL)
+        return await tcp.connect(address, AGENT_PORT)
 
     async def ended(self, host_ref: str) -> None:
         """Wait until the sandbox has ended; end it when it is out of memory.

@@ -11,9 +11,10 @@ import socket
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-import atoll
 from atoll.errors import ContainerUnavailableError, NotSupportedByRuntimeError
+from atoll.host import tcp
 from atoll.runtime.base import TOKEN_FILE, Container, ContainerSpec, Usage
+from atoll.runtime.configuration import configuration
 from atoll.runtime.kubernetes import api, manifest, status
 from atoll.runtime.kubernetes.api import Api, ApiError
 from atoll.runtime.kubernetes.pods import Pods
@@ -22,9 +23,6 @@ from atoll.settings import Settings
 
 REMOVAL: Final = 30.0
 """Seconds a node has to say that a Pod has ended. One on a node that is cut off stays: it may still run."""
-
-DIAL: Final = 5.0
-"""Seconds until an address that does not answer counts as dead."""
 
 
 class Owner(NamedTuple):
@@ -82,7 +80,7 @@ class KubernetesRuntime:
         except BaseException as error:
             await asyncio.shield(self._remove(spec.host_ref, wait=False))
             if isinstance(error, ApiError):
-                raise _unavailable(error) from error
+                raise status.unavailable(error) from error
             raise
         # Nobody needs it any more; a Pod is never restarted.
         await self._delete("secrets", spec.host_ref)
@@ -97,17 +95,9 @@ class KubernetesRuntime:
         )
 
     def _agent_config(self, spec: ContainerSpec) -> str:
-        return json.dumps(
-            {
-                "generation": spec.generation,
-                "tcp": {"host": "0.0.0.0", "port": self._settings.agent_port},
-                "token": token(self._owner.key, spec.host_ref),
-                "user": spec.user,
-                "env": spec.env,
-                "hostname": spec.hostname,
-                "version": getattr(atoll, "__version__", ""),
-            }
-        )
+        address = {"host": "0.0.0.0", "port": self._settings.agent_port}
+        told = configuration(spec, tcp=address, token=token(self._owner.key, spec.host_ref))
+        return json.dumps(told)
 
     async def _runs(self, host_ref: str) -> None:
         try:
@@ -127,7 +117,7 @@ class KubernetesRuntime:
         if address is None:
             raise ConnectionRefusedError(f"Pod {host_ref} does not run")
         _keep(run_dir, token(self._owner.key, host_ref))
-        return await _connected(address, self._settings.agent_port)
+        return await tcp.connect(address, self._settings.agent_port)
 
     async def find(self, host_ref: str) -> Container | None:
         """See `Runtime.find`."""
@@ -162,7 +152,7 @@ class KubernetesRuntime:
                 return
             await self._pods.until(host_ref, status.stopped, REMOVAL)
         except ApiError as error:
-            raise _unavailable(error) from error
+            raise status.unavailable(error) from error
         except TimeoutError:
             raise ContainerUnavailableError(
                 "the sandbox's node does not confirm that it has ended",
@@ -196,15 +186,6 @@ class KubernetesRuntime:
         return api.path(self._settings.namespace, kind, name)
 
 
-def _unavailable(error: ApiError) -> ContainerUnavailableError:
-    quota = error.status == 403 and "quota" in str(error)  # HTTP
-    return ContainerUnavailableError(
-        f"the cluster refused: {error}" if error.status else str(error),
-        context={"reason": "capacity" if quota else "runtime", "runtime": "kubernetes"},
-        retry_after=5.0,
-    )
-
-
 def _keep(run_dir: Path, secret: str) -> None:
     """Leave the token where the link looks for it."""
     file = run_dir / TOKEN_FILE
@@ -212,20 +193,3 @@ def _keep(run_dir: Path, secret: str) -> None:
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.touch(mode=0o600)
         file.write_text(secret)
-
-
-async def _connected(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    connection = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        async with asyncio.timeout(DIAL):
-            await asyncio.get_running_loop().sock_connect(connection, (address, port))
-    except TimeoutError as error:
-        connection.close()
-        raise ConnectionRefusedError(f"{address} does not answer") from error
-    except BaseException:
-        connection.close()
-        raise
-    return connection

@@ -1,11 +1,15 @@
-"""What a Pod's status means for a start. Pure."""
+"""What a Pod's status, and a refusal of the cluster, mean for a caller. Pure."""
 
 from typing import Any, Final
 
 from atoll.errors import ContainerUnavailableError, ImageNotFoundError, SandboxError
+from atoll.runtime.kubernetes.api import ApiError
 from atoll.runtime.kubernetes.manifest import CONTAINER
 
 Object = dict[str, Any]
+
+_FORBIDDEN: Final = 403
+"""HTTP status of what a quota refuses, too."""
 
 _NO_IMAGE: Final = frozenset({"ErrImageNeverPull", "InvalidImageName", "ImageInspectError"})
 """What waiting does not mend."""
@@ -56,16 +60,16 @@ def failure(pod: Object | None) -> SandboxError | None:
         if reason in _NO_IMAGE:
             return _no_image(one["image"], reason, message)
         if reason in _BROKEN:
-            return _unavailable(f"{reason}: {message}")
+            return _refused(f"{reason}: {message}")
     if ended(pod):
-        return _unavailable(_last_words(pod))
+        return _refused(_last_words(pod))
     return None
 
 
 def late(pod: Object | None, seconds: float) -> SandboxError:
     """Return why the Pod did not run within *seconds*, as far as it tells."""
     if pod is None:
-        return _unavailable(f"the cluster did not show the Pod within {seconds:g} s")
+        return _refused(f"the cluster did not show the Pod within {seconds:g} s")
     for condition in pod.get("status", {}).get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return ContainerUnavailableError(
@@ -77,7 +81,7 @@ def late(pod: Object | None, seconds: float) -> SandboxError:
     for one, state in _waiting(pod):
         if state.get("reason") in _PULLING:
             return _no_image(one["image"], state["reason"], str(state.get("message", "")))
-    return _unavailable(f"the Pod did not run within {seconds:g} s: {_last_words(pod)}")
+    return _refused(f"the Pod did not run within {seconds:g} s: {_last_words(pod)}")
 
 
 def _waiting(pod: Object) -> list[tuple[Object, Object]]:
@@ -104,7 +108,17 @@ def _no_image(image: str, reason: str, message: str) -> SandboxError:
     )
 
 
-def _unavailable(message: str) -> SandboxError:
+def _refused(message: str) -> SandboxError:
     return ContainerUnavailableError(
         message, context={"reason": "runtime", "runtime": "kubernetes"}
+    )
+
+
+def unavailable(error: ApiError) -> SandboxError:
+    """Return what a caller is told of a cluster that refused, or was not there."""
+    quota = error.status == _FORBIDDEN and "quota" in str(error)
+    return ContainerUnavailableError(
+        f"the cluster refused: {error}" if error.status else str(error),
+        context={"reason": "capacity" if quota else "runtime", "runtime": "kubernetes"},
+        retry_after=5.0,
     )

@@ -23,11 +23,11 @@ from typing import Any, Final, Self
 
 import msgspec
 
-import atoll
 from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.host import process, unix, uts
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Usage
+from atoll.runtime.configuration import configuration
 from atoll.runtime.oci import agent_bundle, bundle, cgroup, cli, unusable
 from atoll.runtime.oci.agent_bundle import AgentBundle
 from atoll.runtime.oci.cgroup_files import Limits
@@ -328,19 +328,9 @@ class OciRuntime:
 
 def agent_config(spec: ContainerSpec, procs: int) -> bytes:
     """Descriptor 4; see `atoll.agent.config`."""
-    config = {
-        "generation": spec.generation,
-        "listen": 3,
-        "procs": list(range(5, 5 + procs)),
-        "memory_events": 5 + procs,
-        "workdir": spec.workdir,
-        "user": spec.user,
-        "env": spec.env,
-        "hostname": spec.hostname,
-        "confine": True,
-        "version": getattr(atoll, "__version__", ""),
-    }
-    return json.dumps(config).encode()
+    events = 5 + procs
+    told = configuration(spec, listen=3, procs=list(range(5, events)), memory_events=events)
+    return json.dumps(told).encode()
 
 
 async def _in_full(step: Callable[[str], Awaitable[None]], host_ref: str) -> None:
