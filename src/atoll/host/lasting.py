@@ -5,13 +5,14 @@ them apart. A process that was started and not written down, because the engine 
 found by a mark in its environment, which its children inherit.
 """
 
-import asyncio
 import os
 import signal
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+
+from atoll.host.waiting import readable
 
 _PROC = Path("/proc")
 _MARK = "ATOLL_HELPER_OF"
@@ -51,7 +52,7 @@ async def ended(found: Running) -> None:
         return
     try:
         if alive(found):
-            await _readable(exited)
+            await readable(exited)
     finally:
         os.close(exited)
     reap(found)
@@ -95,13 +96,3 @@ def kill_marked(engine_id: str, *, but: frozenset[int] = frozenset()) -> None:
             if os.getsid(found.pid) not in but and alive(found):
                 os.kill(found.pid, signal.SIGKILL)
         reap(found)
-
-
-async def _readable(fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(fd, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(fd)

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from atoll.host.waiting import readable
+
 MAX_OUTPUT = 1 << 20
 """Bytes kept of each stream of a host tool; the rest is read and dropped."""
 
@@ -168,7 +170,7 @@ async def run_handing_over(
     exited = os.pidfd_open(pid)
     try:
         async with asyncio.timeout(timeout):
-            await _readable(exited)
+            await readable(exited)
     except BaseException:
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -197,13 +199,3 @@ def _spawn(argv: list[str], output: int, descriptors: Sequence[int]) -> int:
         # The interpreter ignores these; whoever is started must not inherit that.
         setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
     )
-
-
-async def _readable(fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(fd, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(fd)

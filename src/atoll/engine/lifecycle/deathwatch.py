@@ -6,13 +6,13 @@ process only says when to ask.
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 
 import structlog
 
 from atoll.engine.link.link import Endpoint
 from atoll.errors import SandboxError
+from atoll.host import waiting
 from atoll.runtime.base import Elsewhere
 
 log = structlog.get_logger(__name__)
@@ -52,23 +52,4 @@ class DeathWatch:
         if isinstance(runtime, Elsewhere):
             await runtime.ended(self._endpoint.host_ref)
         else:
-            await ended(pid)
-
-
-async def ended(pid: int) -> None:
-    """Wait until the process *pid* has ended; one that is not there has.
-
-    Raises:
-        OSError: this process has no descriptor left.
-    """
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    loop, gone = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(process, gone.set)
-    try:
-        await gone.wait()
-    finally:
-        loop.remove_reader(process)
-        os.close(process)
+            await waiting.ended(pid)

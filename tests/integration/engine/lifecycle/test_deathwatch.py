@@ -2,7 +2,6 @@ import asyncio
 from contextlib import suppress
 
 from atoll.engine.engine import Engine
-from atoll.engine.lifecycle import deathwatch
 from atoll.engine.store.record import CONTAINER_ENDED
 from atoll.wire.sandbox import State
 from integration.engine.calling import run
@@ -31,15 +30,3 @@ async def test_a_container_that_dies_without_any_call_is_noticed_at_once(
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-async def test_the_end_of_a_process_is_waited_for() -> None:
-    process = await asyncio.create_subprocess_exec("sleep", "600")
-    waiting = asyncio.create_task(deathwatch.ended(process.pid))
-    done, _ = await asyncio.wait({waiting}, timeout=0.05)
-    assert not done
-    process.kill()
-    await process.wait()
-    async with asyncio.timeout(10):
-        await waiting
-        await deathwatch.ended(process.pid)  # one that is not there has ended
