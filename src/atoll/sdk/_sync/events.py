@@ -1,6 +1,10 @@
-"""What happens to a sandbox, as an iterator. Events are numbered, so a lost stream is resumed."""
+"""What happens to a sandbox, as an iterator. Events have a cursor, so a lost stream is resumed."""
 
+from collections.abc import Callable
 from contextlib import closing
+from typing import TypeVar
+
+import msgspec
 
 from atoll.sdk import _io, _shared
 from atoll.sdk._sync.closable import ClosableStream
@@ -8,7 +12,12 @@ from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
 from atoll.sdk._events import EventReader
 from atoll.wire import ops
+from atoll.wire.base import Request, Result
+from atoll.wire.operation import Op
 from atoll.wire.sandbox import EventsQuery, SandboxEvent
+
+QueryT = TypeVar("QueryT", bound=Request)
+EventT = TypeVar("EventT", bound=Result)
 
 
 class EventStream(ClosableStream[SandboxEvent]):
@@ -18,33 +27,48 @@ class EventStream(ClosableStream[SandboxEvent]):
     """
 
     def __init__(self, address: Address, request: EventsQuery) -> None:
-        super().__init__(_events(address, request))
+        super().__init__(followed(address, ops.EVENTS, request, lambda event: event.seq))
 
 
-def _events(address: Address, request: EventsQuery) -> _io.Stream[SandboxEvent]:
-    after, finished = request.after, False
+def followed(
+    address: Address,
+    op: Op[QueryT, EventT],
+    request: QueryT,
+    cursor: Callable[[EventT], int | str],
+) -> _io.Stream[EventT]:
+    """Yield the events that *request* asks for; a stream that is lost goes on where it was.
+
+    Args:
+        address: of the sandbox.
+        op: answers with events, and takes what comes behind one as `after`.
+        request: what is asked for at first.
+        cursor: returns what stands for an event in `after`.
+
+    Raises:
+        SandboxError: the engine refused, or was away for too long.
+    """
+    finished = False
     away = _shared.Backoff(_io.now() + _shared.RECONNECT_SECONDS, _io.jitter)
     while not finished:
-        reader = EventReader(SandboxEvent)
-        query = EventsQuery(after=after, follow=request.follow)
+        reader = EventReader(op.result)
         try:
-            with closing(_once(address, query, reader)) as events:
+            with closing(_once(address, op, request, reader)) as events:
                 for event in events:
-                    after = event.seq
+                    request = msgspec.structs.replace(request, after=cursor(event))
                     away = _shared.Backoff(_io.now() + _shared.RECONNECT_SECONDS, _io.jitter)
                     yield event
         except ConnectionLostError as error:
             delay = away.wait(_io.now())
             if delay is None:
-                raise _shared.lost("events", str(error)) from error
+                raise _shared.lost(op.name.replace("_", " "), str(error)) from error
             _io.sleep(delay)
         finished = reader.finished
 
 
 def _once(
-    address: Address, query: EventsQuery, reader: EventReader[SandboxEvent]
-) -> _io.Stream[SandboxEvent]:
-    call = _shared.build_call(ops.EVENTS, address.params, query)
+    address: Address, op: Op[QueryT, EventT], request: QueryT, reader: EventReader[EventT]
+) -> _io.Stream[EventT]:
+    call = _shared.build_call(op, address.params, request)
     send = address.transport.send(call, ready=address.ready, timeout=SILENCE_SECONDS)
     with send as answer, closing(chunks_of(answer)) as chunks:
         for chunk in chunks:

@@ -1,14 +1,12 @@
 """What a sandbox may reach: lists of hosts, handlers in the Worker, and the log of decisions."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from typing import Any
 
-from atoll.sdk import _io, _arguments, _shared
+from atoll.sdk import _arguments
 from atoll.sdk._sync.closable import ClosableStream
+from atoll.sdk._sync.events import followed
 from atoll.sdk._sync.target import Address, Target
-from atoll.sdk._sync.transport import SILENCE_SECONDS, ConnectionLostError, chunks_of
-from atoll.sdk._events import EventReader
 from atoll.wire import ops
 from atoll.wire.base import Empty
 from atoll.wire.egress import (
@@ -123,37 +121,4 @@ class NetworkLog(ClosableStream[NetworkEvent]):
     """An iterator of `NetworkEvent`. Reading it wakes nothing."""
 
     def __init__(self, address: Address, request: NetworkLogQuery) -> None:
-        super().__init__(_events(address, request))
-
-
-def _events(address: Address, request: NetworkLogQuery) -> _io.Stream[NetworkEvent]:
-    after, finished = request.after, False
-    away = _shared.Backoff(_io.now() + _shared.RECONNECT_SECONDS, _io.jitter)
-    while not finished:
-        reader = EventReader(NetworkEvent)
-        query = NetworkLogQuery(after=after, follow=request.follow)
-        try:
-            with closing(_once(address, query, reader)) as events:
-                for event in events:
-                    after = event.cursor
-                    away = _shared.Backoff(_io.now() + _shared.RECONNECT_SECONDS, _io.jitter)
-                    yield event
-        except ConnectionLostError as error:
-            delay = away.wait(_io.now())
-            if delay is None:
-                raise _shared.lost("network log", str(error)) from error
-            _io.sleep(delay)
-        finished = reader.finished
-
-
-def _once(
-    address: Address, query: NetworkLogQuery, reader: EventReader[NetworkEvent]
-) -> _io.Stream[NetworkEvent]:
-    call = _shared.build_call(ops.NETWORK_LOG, address.params, query)
-    send = address.transport.send(call, ready=address.ready, timeout=SILENCE_SECONDS)
-    with send as answer, closing(chunks_of(answer)) as chunks:
-        for chunk in chunks:
-            for event in reader.feed(chunk):
-                yield event
-    if not reader.finished:
-        raise ConnectionLostError("the stream ended early")
+        super().__init__(followed(address, ops.NETWORK_LOG, request, lambda event: event.cursor))
