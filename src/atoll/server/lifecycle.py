@@ -11,25 +11,11 @@ from atoll.engine.engine import Engine
 from atoll.engine.sandbox import Sandbox
 from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream
-from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.base import Done, Empty
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.pool import PoolStats, Prime
 from atoll.wire.sandbox import EventsQuery, Metrics, SandboxEvent, SandboxInfo
-
-
-class EventSseForm(shapes.SseForm):
-    """Events as server-sent events: the same JSON as in NDJSON."""
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__("", request_id)
-
-    def frame(self, frame: Frame) -> bytes:
-        """See `Form.frame`."""
-        if frame.kind == Kind.EVENT:
-            return b"data: " + frame.payload + b"\n\n"
-        return b"" if frame.kind == Kind.END else super().frame(frame)
 
 
 async def _existing(engine: Engine, request: Request) -> Sandbox:
@@ -66,12 +52,7 @@ async def events(engine: Engine, request: Request, wanted: EventsQuery) -> Strea
     """Answer with what happened, and with what happens."""
     key = request.path_params["namespace"], request.path_params["id"]
     id: str = request.scope["request_id"]
-    accept = request.headers.get("accept", "")
-    form: shapes.Form = shapes.WatchNdjsonForm(id)
-    if frames.CONTENT_TYPE in accept:
-        form = shapes.FramesForm(id)
-    elif shapes.SSE in accept:
-        form = EventSseForm(id)
+    form = shapes.event_form(request.headers.get("accept", ""), id)
     source = _events(engine, key, wanted)
     return Stream(lambda stream: answer.pump(source, form, stream, id))
 

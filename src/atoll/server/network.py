@@ -13,8 +13,6 @@ from atoll.engine.engine import Engine
 from atoll.errors import SandboxNotFoundError
 from atoll.server import addressed, answer, shapes
 from atoll.server.answer import Stream
-from atoll.server.lifecycle import EventSseForm
-from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.base import Empty
 from atoll.wire.egress import ChangeNetwork, NetworkLogQuery, NetworkPolicy
@@ -43,12 +41,7 @@ async def log(engine: Engine, request: Request, wanted: NetworkLogQuery) -> Stre
         raise SandboxNotFoundError(f"no sandbox {box.id!r}", context={"sandbox": box.id})
     reader = control.log_reader(box, wanted.after)
     id: str = request.scope["request_id"]
-    accept = request.headers.get("accept", "")
-    form: shapes.Form = shapes.WatchNdjsonForm(id)
-    if frames.CONTENT_TYPE in accept:
-        form = shapes.FramesForm(id)
-    elif shapes.SSE in accept:
-        form = EventSseForm(id)
+    form = shapes.event_form(request.headers.get("accept", ""), id)
     source = _source(reader, follow=wanted.follow)
     return Stream(lambda stream: answer.pump(source, form, stream, id))
 

@@ -200,6 +200,26 @@ class WatchNdjsonForm(NdjsonForm):
         return b"" if frame.kind == Kind.END else super().frame(frame)
 
 
+class EventSseForm(SseForm):
+    """Events as server-sent events: the same JSON as in NDJSON."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__("", request_id)
+
+    def frame(self, frame: Frame) -> bytes:
+        """See `Form.frame`."""
+        if frame.kind == Kind.EVENT:
+            return b"data: " + frame.payload + b"\n\n"
+        return b"" if frame.kind == Kind.END else super().frame(frame)
+
+
+def event_form(accept: str, request_id: str) -> Form:
+    """Return the form in which a caller wants events whose JSON is the same in all of them."""
+    if frames.CONTENT_TYPE in accept:
+        return FramesForm(request_id)
+    return EventSseForm(request_id) if SSE in accept else WatchNdjsonForm(request_id)
+
+
 def _is_text(data: bytes) -> bool:
     try:
         data.decode()
