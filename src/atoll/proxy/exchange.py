@@ -168,7 +168,11 @@ class Exchange:
                         await self._upgrade(server, event, events, rest)
                         return
                     chunked = self._framed(event)
-                    out.append(self._response(event, chunked=chunked))
+                    fields = route.response_fields(event.fields, self._host)
+                    head = http1.relayed(
+                        event, self._request, fields, chunked=chunked, keep=self.keep
+                    )
+                    out.append(head)
                 elif isinstance(event, Data):
                     self.counts.sent += len(event.data)
                     out.append(http1.write_chunk(event.data) if chunked else event.data)
@@ -205,26 +209,10 @@ class Exchange:
             return False
         self.status = response.status
         self.keep_server = response.keep_alive
-        if response.length is not None or self._request.method == b"HEAD":
-            return False
-        if self._request.version == "1.0":
-            self.keep = False  # the end of the connection is the end of the body
-            return False
-        return True
-
-    def _response(self, response: Response, *, chunked: bool) -> bytes:
-        fields = route.response_fields(response.fields, self._host)
-        if response.informational:
-            if self._request.version == "1.0":
-                return b""
-            return http1.write_response(response.status, response.reason, fields)
-        if chunked:
-            fields.append((b"Transfer-Encoding", b"chunked"))
-        if not self.keep:
-            fields.append((b"Connection", b"close"))
-        elif self._request.version == "1.0":
-            fields.append((b"Connection", b"keep-alive"))
-        return http1.write_response(response.status, response.reason, fields)
+        framing = http1.framing(response, self._request)
+        if framing.to_the_end:
+            self.keep = False
+        return framing.chunked
 
     async def _upgrade(
         self,

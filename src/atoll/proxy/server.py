@@ -3,8 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from atoll.errors import (
     UnauthorizedError,
     ValidationFailedError,
 )
+from atoll.host.messages import Incoming
 from atoll.host.pump import Channel, Deadline
 from atoll.proxy import access, refusal, route, upstream
 from atoll.proxy.access import Verdict
@@ -26,7 +26,7 @@ from atoll.proxy.guesses import Guesses
 from atoll.proxy.route import Visitor
 from atoll.proxy.upstream import Route, Routes, Server
 from atoll.wire import http1
-from atoll.wire.http1 import End, Event, Malformed, Request, RequestReader, Rest, Truncated
+from atoll.wire.http1 import Malformed, Request, Truncated
 from atoll.wire.ports import Visit
 from atoll.wire.preview import Target
 
@@ -106,8 +106,7 @@ class Connection:
         transport.set_protocol(self._channel)
         if data:
             self._channel.data_received(data)
-        self._reader = RequestReader()
-        self._events: deque[Event] = deque()
+        self._incoming = Incoming(self._channel, lambda: Truncated("the visitor hung up"))
         self._busy = False
         self._late = False
         self._deadline = Deadline(self._too_late)
@@ -187,14 +186,12 @@ class Connection:
 
     async def _next(self) -> Request | None:
         """Return the next head; None: there is none, or it is not for us."""
-        if not self._events and not self._reader.begun and not await self._read_head():
+        if not self._incoming.begun and not await self._read_head():
             return None
         self._deadline.set(HEAD_TIME)
-        while True:
-            event = await self._event()
-            if isinstance(event, Request):
-                self._deadline.clear()
-                return event
+        request = await self._incoming.head()
+        self._deadline.clear()
+        return request
 
     async def _read_head(self) -> bool:
         """Read until a whole head is there; return whether it is for us."""
@@ -217,41 +214,15 @@ class Connection:
             transport, left = self._channel.hand_over()
             elsewhere(transport, data + left)
             return False
-        self._events.extend(self._reader.feed(data))
+        self._incoming.feed(data)
         return True
-
-    async def _event(self) -> Event:
-        while not self._events:
-            data = await self._channel.read()
-            if not data:
-                raise Truncated("the visitor hung up")
-            self._events.extend(self._reader.feed(data))
-        return self._events.popleft()
-
-    async def _body(self) -> AsyncIterator[Event]:
-        while True:
-            event = await self._event()
-            yield event
-            if isinstance(event, End):
-                return
-
-    async def _rest(self) -> bytes:
-        """Return what came behind a head that asks for another protocol, and forget HTTP."""
-        event = await self._event()
-        return event.data if isinstance(event, Rest) else b""
-
-    async def _finish(self, request: Request) -> None:
-        """Go on behind a request without a body."""
-        if request.upgrade is not None and isinstance(rest := await self._event(), Rest):
-            self._reader.resume()
-            self._channel.unread(rest.data)
 
     # Answers
 
     async def _serve_one(self, request: Request) -> bool:
         """Answer *request*; return whether the connection is good for another one."""
         if not request.body:
-            await self._event()  # its end
+            await self._incoming.event()  # its end
         named = route.authority(request)
         visitor = route.visitor_of(self._entrance.visitor, request, self._entrance.trusted)
         began, place, exchange, status = time.monotonic(), None, None, 0
@@ -265,7 +236,7 @@ class Connection:
             self._move(place)
             exchange = self._exchange(request, place, visitor, named)
             try:
-                await exchange.run(self._server, self._rest)
+                await exchange.run(self._server, self._incoming.rest)
             finally:
                 self._server = exchange.server
         except SandboxError as error:
@@ -275,7 +246,7 @@ class Connection:
             if place:
                 self._log(place, request, visitor, began, exchange, status)
         if exchange.keep and not request.body:
-            await self._finish(request)
+            await self._incoming.go_on(request)
         return exchange.keep
 
     def _find(self, named: bytes, visitor: Visitor) -> Route:
@@ -337,7 +308,7 @@ class Connection:
             route.request_fields(told, visitor, place.port, place.sandbox_id, named),
             place,
             self._channel,
-            self._body(),
+            self._incoming.body(),
             route.host_of(named),
         )
 
@@ -377,7 +348,7 @@ class Connection:
             )
         )
         if keep:
-            await self._finish(request)
+            await self._incoming.go_on(request)
         return keep
 
     async def _refuse_malformed(self, malformed: Malformed) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from atoll.host.messages import Answers
 from atoll.host.pump import Channel
 from atoll.proxy.access import ENTER, Access
-from atoll.wire.http1 import Event, ResponseReader
 from atoll.wire.ports import Visit
 from atoll.wire.preview import Target
 
@@ -61,13 +61,12 @@ class Routes(Protocol):
         """Return what *target* names; raise a `SandboxError` where that forwards nothing now."""
 
 
-class Server:
+class Server(Answers):
     """One connection to a server inside."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+        super().__init__(channel)
         self.answered = 0
-        self._reader = ResponseReader()
 
     @classmethod
     async def connect(cls, route: Route) -> "Server":
@@ -82,32 +81,11 @@ class Server:
             raise
         return cls(channel)
 
-    @property
-    def usable(self) -> bool:
-        """Whether another request can be sent."""
-        return not (self.channel.ended or self._reader.spoiled)
-
-    def expect(self, method: bytes) -> None:
-        """Read the answer to a request of *method* next."""
-        self._reader.expect(method)
-
-    async def events(self) -> list[Event]:
-        """Return what comes next, at least one event.
-
-        Raises:
-            Malformed: the server does not speak HTTP, or hung up too early.
-        """
-        while True:
-            data = await self.channel.read()
-            if not data:
-                return self._reader.end()
-            self.answered += len(data)
-            if events := self._reader.feed(data):
-                return events
-
-    def close(self) -> None:
-        """End the connection."""
-        self.channel.abort()
+    async def read(self) -> bytes:
+        """See `Answers.read`; what came is counted."""
+        data = await super().read()
+        self.answered += len(data)
+        return data
 
 
 def visit_path(target: bytes) -> str:

@@ -309,6 +309,44 @@ def write_response(status: int, reason: bytes, fields: Iterable[Field]) -> bytes
     return b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, reason, _written(fields))
 
 
+class Framing(NamedTuple):
+    """How a body goes on: in chunks, up to the end of the connection, or as it is."""
+
+    chunked: bool = False
+    to_the_end: bool = False
+
+
+def framing(response: Response, request: Request) -> Framing:
+    """Return how the body of *response* goes on to who sent *request*."""
+    if response.length is not None or request.method == b"HEAD":
+        return Framing()
+    old = request.version == "1.0"
+    return Framing(chunked=not old, to_the_end=old)
+
+
+def relayed(
+    response: Response, request: Request, fields: list[Field], *, chunked: bool, keep: bool
+) -> bytes:
+    """Return the head of *response* with *fields*, as it goes on to who sent *request*.
+
+    Empty where that one knows no informational answers.
+
+    Args:
+        chunked: whether its body is sent in chunks.
+        keep: whether the connection is good for another request.
+    """
+    old = request.version == "1.0"
+    if response.informational:
+        return b"" if old else write_response(response.status, response.reason, fields)
+    if chunked:
+        fields = [*fields, (b"Transfer-Encoding", b"chunked")]
+    if not keep:
+        fields = [*fields, (b"Connection", b"close")]
+    elif old:
+        fields = [*fields, (b"Connection", b"keep-alive")]
+    return write_response(response.status, response.reason, fields)
+
+
 def _written(fields: Iterable[Field]) -> bytes:
     return b"".join([b"%b: %b\r\n" % field for field in fields])
 

@@ -1,5 +1,7 @@
 """What is understood of HTTP/1.1, and what is refused: the cases that smuggling lives on."""
 
+from typing import Any
+
 import pytest
 
 from atoll.wire import http1
@@ -249,3 +251,52 @@ def test_what_is_written_is_read_back() -> None:
     body = http1.write_chunk(b"a" * 17) + http1.write_last_chunk([(b"T", b"1")])
     events = answer(head + body)
     assert events[1:] == [Data(b"a" * 17), End([(b"T", b"1")])]
+
+
+def _response(**changes: Any) -> http1.Response:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
+    (found, *_) = _answer(head)
+    return found._replace(**changes)
+
+
+def _answer(head: bytes) -> list[http1.Response]:
+    reader = http1.ResponseReader()
+    reader.expect(b"GET")
+    return [event for event in reader.feed(head) if isinstance(event, http1.Response)]
+
+
+def _asked(method: bytes = b"GET", version: str = "1.1") -> http1.Request:
+    head = method + b" / HTTP/" + version.encode() + b"\r\nHost: h\r\n\r\n"
+    (found, *_) = http1.RequestReader().feed(head)
+    assert isinstance(found, http1.Request)
+    return found
+
+
+def test_a_body_of_known_length_goes_on_as_it_is_and_another_in_chunks() -> None:
+    assert http1.framing(_response(), _asked()) == http1.Framing()
+    assert http1.framing(_response(length=None), _asked()) == http1.Framing(chunked=True)
+    assert http1.framing(_response(length=None), _asked(b"HEAD")) == http1.Framing()
+
+
+def test_who_knows_no_chunks_has_a_body_up_to_the_end_of_the_connection() -> None:
+    old = _asked(version="1.0")
+    assert http1.framing(_response(length=None), old) == http1.Framing(to_the_end=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "keep", "said"),
+    [("1.1", True, None), ("1.1", False, b"close"), ("1.0", True, b"keep-alive")],
+)
+def test_a_head_says_whether_the_connection_goes_on(
+    version: str, keep: bool, said: bytes | None
+) -> None:
+    asked = _asked(version=version)
+    head = http1.relayed(_response(), asked, [(b"A", b"b")], chunked=False, keep=keep)
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert (b"Connection: " + (said or b"")) in head if said else b"Connection" not in head
+
+
+def test_informational_answers_are_only_for_those_who_know_them() -> None:
+    early = _response(status=103, reason=b"Early Hints")
+    assert http1.relayed(early, _asked(), [], chunked=False, keep=False).startswith(b"HTTP/1.1 103")
+    assert http1.relayed(early, _asked(version="1.0"), [], chunked=False, keep=False) == b""

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from atoll.host.messages import Answers
 from atoll.host.pump import Channel, tunnel
 from atoll.host.pump import Counts as PumpCounts
 from atoll.network.gateway import messages
 from atoll.network.gateway.dialing import Dialer, reason
 from atoll.network.gateway.tunnel import Counts
 from atoll.wire import http1
-from atoll.wire.http1 import Data, End, Event, Malformed, Request, Response, ResponseReader, Rest
+from atoll.wire.http1 import Data, End, Event, Malformed, Request, Response, Rest
 
 SAFE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 """Methods that may be sent again when a server hung up on a connection that was kept."""
@@ -41,13 +42,12 @@ class Place(NamedTuple):
     encrypted: bool
 
 
-class Server:
+class Server(Answers):
     """A connection to a server."""
 
     def __init__(self, channel: Channel, place: Place) -> None:
-        self.channel = channel
+        super().__init__(channel)
         self.place = place
-        self._reader = ResponseReader()
 
     @classmethod
     async def connect(cls, dialer: Dialer, place: Place) -> "Server":
@@ -72,33 +72,10 @@ class Server:
             raise
         return cls(channel, place)
 
-    @property
-    def usable(self) -> bool:
-        """Whether another request can be sent."""
-        return not (self.channel.ended or self._reader.spoiled)
-
-    def expect(self, method: bytes) -> None:
-        """Read the answer to a request of *method* next."""
-        self._reader.expect(method)
-
-    async def events(self) -> list[Event]:
-        """Return what comes next, at least one event.
-
-        Raises:
-            Malformed: the server does not speak HTTP, or hung up too early.
-            TimeoutError: it is silent.
-        """
-        while True:
-            async with asyncio.timeout(ANSWER_TIMEOUT):
-                data = await self.channel.read()
-            if not data:
-                return self._reader.end()
-            if events := self._reader.feed(data):
-                return events
-
-    def close(self) -> None:
-        """End the connection."""
-        self.channel.abort()
+    async def read(self) -> bytes:
+        """See `Answers.read`; raise TimeoutError where it is silent."""
+        async with asyncio.timeout(ANSWER_TIMEOUT):
+            return await super().read()
 
 
 class Forwarding:
@@ -241,7 +218,11 @@ class Forwarding:
                         return False
                     chunked = self._framed(event)
                     keep = event.keep_alive
-                    out.append(self._response(event, chunked=chunked))
+                    fields = messages.response_fields(event.fields)
+                    head = http1.relayed(
+                        event, self._request, fields, chunked=chunked, keep=self.keep
+                    )
+                    out.append(head)
                 elif isinstance(event, Data):
                     out.append(http1.write_chunk(event.data) if chunked else event.data)
                 elif isinstance(event, End) and self.status:
@@ -272,26 +253,10 @@ class Forwarding:
                 raise Failure(f"more than {MAX_EARLY} answers that are none")
             return False
         self.status = response.status
-        if response.length is not None or self._request.method == b"HEAD":
-            return False
-        if self._request.version == "1.0":
-            self.keep = False  # the end of the connection is the end of the body
-            return False
-        return True
-
-    def _response(self, response: Response, *, chunked: bool) -> bytes:
-        fields = messages.response_fields(response.fields)
-        if response.informational:
-            if self._request.version == "1.0":
-                return b""
-            return http1.write_response(response.status, response.reason, fields)
-        if chunked:
-            fields.append((b"Transfer-Encoding", b"chunked"))
-        if not self.keep:
-            fields.append((b"Connection", b"close"))
-        elif self._request.version == "1.0":
-            fields.append((b"Connection", b"keep-alive"))
-        return http1.write_response(response.status, response.reason, fields)
+        framing = http1.framing(response, self._request)
+        if framing.to_the_end:
+            self.keep = False
+        return framing.chunked
 
     async def _upgrade(
         self,

@@ -6,10 +6,10 @@ policy may have changed in between.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
+from atoll.host.messages import Incoming
 from atoll.host.pump import Channel, Deadline
 from atoll.network import hosts
 from atoll.network.gateway import calls, injection, messages
@@ -28,7 +28,7 @@ from atoll.network.gateway.shared import Shared
 from atoll.network.gateway.tunnel import Counts
 from atoll.network.policy import Handler, Outbound, Verdict
 from atoll.wire import http1
-from atoll.wire.http1 import Data, End, Event, Fields, Malformed, Request, RequestReader, Rest
+from atoll.wire.http1 import Data, End, Event, Fields, Malformed, Request
 
 IDLE = 120.0
 """Seconds between two requests."""
@@ -80,8 +80,7 @@ class Requests:
         self._sandbox = sandbox
         self._channel = channel
         self._whence = whence
-        self._reader = RequestReader()
-        self._events: deque[Event] = deque()
+        self._incoming = Incoming(channel, lambda: ConnectionResetError("the client hung up"))
         self._kept: Server | None = None
         self._counts = Counts()
         self._late = False
@@ -126,38 +125,16 @@ class Requests:
     async def _next(self, deadline: Deadline) -> Request | None:
         """Return the next head; None: there is none."""
         self.outbound = None
-        if not self._events and not self._reader.begun:
+        if not self._incoming.begun:
             deadline.set(IDLE)
             data = await self._channel.read()
             if not data:
                 return None
-            self._events.extend(self._reader.feed(data))
+            self._incoming.feed(data)
         deadline.set(HEAD_TIME)
-        while True:
-            event = await self._event()
-            if isinstance(event, Request):
-                deadline.clear()
-                return event
-
-    async def _event(self) -> Event:
-        while not self._events:
-            data = await self._channel.read()
-            if not data:
-                raise ConnectionResetError("the client hung up")
-            self._events.extend(self._reader.feed(data))
-        return self._events.popleft()
-
-    async def _body(self) -> AsyncIterator[Event]:
-        while True:
-            event = await self._event()
-            yield event
-            if isinstance(event, End):
-                return
-
-    async def _rest(self) -> bytes:
-        """Return what came behind a head that asks for another protocol, and forget HTTP."""
-        event = await self._event()
-        return event.data if isinstance(event, Rest) else b""
+        request = await self._incoming.head()
+        deadline.clear()
+        return request
 
     # Deciding
 
@@ -180,7 +157,7 @@ class Requests:
         finally:
             self._note(request, host, begun, done or _Done("failed", "the connection was cut", 0))
         if done.keep and not request.body:
-            await self._go_on(request)
+            await self._incoming.go_on(request)
         return done.keep
 
     def _decided(self, host: str) -> Verdict:
@@ -195,12 +172,6 @@ class Requests:
             names=tuple(names),
         )
         return self._sandbox.decide(self.outbound)
-
-    async def _go_on(self, request: Request) -> None:
-        """Go on behind a request without a body that asked for another protocol in vain."""
-        if request.upgrade is not None and isinstance(rest := await self._event(), Rest):
-            self._reader.resume()
-            self._channel.unread(rest.data)
 
     # Doing
 
@@ -243,7 +214,7 @@ class Requests:
             return await self._refuse(request, str(error))
         forwarding = await self._forwarding(request, method, filled, body)
         try:
-            await forwarding.run(self._shared.dialer, place, self._kept, self._rest)
+            await forwarding.run(self._shared.dialer, place, self._kept, self._incoming.rest)
         except Failure as error:
             return await self._answer_of_ours(request, 502, "failed", str(error))
         finally:
@@ -255,9 +226,9 @@ class Requests:
     ) -> Forwarding:
         if body is None:
             fields = messages.framed(filled.fields, request)
-            events = self._body() if request.body else None
+            events = self._incoming.body() if request.body else None
             if events is None:
-                await self._event()  # its end
+                await self._incoming.event()  # its end
             head = http1.write_request(method, filled.target, fields)
             return Forwarding(
                 request, head, events, self._channel, self._counts, chunked=request.chunked
@@ -333,7 +304,7 @@ class Requests:
             await self._channel.write(http1.write_response(100, b"Continue", []))
         body = bytearray()
         async with asyncio.timeout(BODY_TIME):
-            async for event in self._body():
+            async for event in self._incoming.body():
                 if isinstance(event, Data):
                     body += event.data
                     if len(body) > MAX_BODY:
