@@ -81,7 +81,35 @@ class BareImages:
         )
 
 
-class BareLayers:
+class Storeless:
+    """What layers are asked that are in no store of the engine's own: nothing to look after."""
+
+    async def settle(self, layer_id: str, size_bytes: int) -> None:
+        """Their size is nobody's here."""
+
+    def spare(self, layer_id: str) -> AbstractContextManager[None]:
+        """Their size is nobody's here."""
+        return nullcontext()
+
+    async def space(self) -> None:
+        """There is no store."""
+
+    async def trim(self) -> int:
+        """There is no store."""
+        return 0
+
+    async def trim_if_worth(self) -> None:
+        """There is no store."""
+
+    async def is_shut(self) -> bool:
+        """They do not fail as a whole."""
+        return False
+
+    async def reopen(self) -> None:
+        """There is nothing to open."""
+
+
+class BareLayers(Storeless):
     """Plain directories without a limit.
 
     Args:
@@ -119,33 +147,9 @@ class BareLayers:
     async def resize(self, layer_id: str, size_bytes: int) -> None:
         """Nothing is enforced."""
 
-    async def settle(self, layer_id: str, size_bytes: int) -> None:
-        """Nothing is enforced."""
-
-    def spare(self, layer_id: str) -> AbstractContextManager[None]:
-        """Nothing is enforced."""
-        return nullcontext()
-
-    async def space(self) -> None:
-        """There is no store."""
-
-    async def trim(self) -> int:
-        """There is no store."""
-        return 0
-
-    async def trim_if_worth(self) -> None:
-        """There is no store."""
-
     async def delete(self, layer_id: str) -> None:
         """Remove the directory."""
         await asyncio.to_thread(shutil.rmtree, self._base / layer_id, ignore_errors=True)
-
-    async def is_shut(self) -> bool:
-        """Directories do not fail as a whole."""
-        return False
-
-    async def reopen(self) -> None:
-        """There is nothing to open."""
 
     async def list(self) -> list[str]:
         """Return all directories."""

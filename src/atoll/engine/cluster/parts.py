@@ -6,12 +6,11 @@ table of the cluster's page.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NoReturn
 
 from atoll.cluster_settings import ClusterSettings
-from atoll.engine.bare.parts import BareConfig, BareImage, BareNetworks
+from atoll.engine.bare.parts import BareConfig, BareImage, BareNetworks, Storeless
 from atoll.errors import NotSupportedByRuntimeError
 from atoll.images.build import BuildNetwork
 from atoll.images.steps import Progress
@@ -60,7 +59,7 @@ class ClusterImages:
         _refuse(f"{tag} cannot be built in a cluster")
 
 
-class ClusterLayers:
+class ClusterLayers(Storeless):
     """The files of each sandbox that outlive its Pods: one volume claim.
 
     Args:
@@ -109,36 +108,12 @@ class ClusterLayers:
         """Refuse: named volumes are on the engine's own disk."""
         _refuse("named volumes cannot be resized in a cluster")
 
-    async def settle(self, layer_id: str, size_bytes: int) -> None:
-        """Claims keep their size."""
-
-    def spare(self, layer_id: str) -> AbstractContextManager[None]:
-        """Claims keep their size."""
-        return nullcontext()
-
-    async def space(self) -> None:
-        """There is no store on the engine's host."""
-
-    async def trim(self) -> int:
-        """There is no store on the engine's host."""
-        return 0
-
-    async def trim_if_worth(self) -> None:
-        """There is no store on the engine's host."""
-
     async def delete(self, layer_id: str) -> None:
         """Delete the claim; its volume goes as its class says."""
         try:
             await self._api.delete(self._path(manifest.claim_name(layer_id)))
         except ApiError as error:
             raise status.unavailable(error) from error
-
-    async def is_shut(self) -> bool:
-        """Claims do not fail as a whole."""
-        return False
-
-    async def reopen(self) -> None:
-        """There is nothing to open."""
 
     async def list(self) -> list[str]:
         """Return the layer of every claim of this engine."""
