@@ -14,7 +14,7 @@ import msgspec
 
 from atoll import errors
 from atoll.sdk import _shared
-from atoll.wire import frames
+from atoll.wire import frames, records
 from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.frames import Kind
 from atoll.wire.process import (
@@ -93,43 +93,6 @@ def note_snapshot(error: errors.SandboxError, snapshot: str | None) -> None:
             error.result = after(error.result, snapshot)
 
 
-class _StartRecord(msgspec.Struct):
-    """Payload of STARTED, in the agent's own (snake case) names."""
-
-    pid: int = 0
-    seq: int = 0
-    offset: int = 0
-
-
-class _GapRecord(msgspec.Struct):
-    """Payload of GAP."""
-
-    from_offset: int
-    to_offset: int
-    reason: str = "lost"
-    seq: int = 0
-    offset: int = 0
-
-
-class _ExitRecord(msgspec.Struct):
-    """Payload of EXITED; see `atoll.wire.agent.ExitRecord`."""
-
-    exit_code: int
-    signal: str | None = None
-    timed_out: bool = False
-    cancelled: bool = False
-    reason: str | None = None
-    oom_killed: bool = False
-    session_ended: bool = False
-    state_saved: bool = True
-    truncated: bool = False
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
-    duration: float = 0.0
-    seq: int = 0
-    offset: int = 0
-
-
 class Reader:
     """Turns the bytes of an exec answer into events, over as many connections as it takes."""
 
@@ -176,14 +139,14 @@ class Reader:
                 yield from self._output(frame.kind, frames.decode_output(frame.payload))
             case Kind.STARTED if not self._started:
                 self._started = True
-                start = msgspec.json.decode(frame.payload, type=_StartRecord)
+                start = msgspec.json.decode(frame.payload, type=records.Started)
                 yield Started(pid=start.pid, seq=start.seq, offset=start.offset)
             case Kind.GAP:
-                gap = msgspec.json.decode(frame.payload, type=_GapRecord)
+                gap = msgspec.json.decode(frame.payload, type=records.Gap)
                 if gap.to_offset > self.position:
                     yield from self._gap(gap.to_offset, gap.reason, gap.seq)
             case Kind.EXITED:
-                yield from self._exit(msgspec.json.decode(frame.payload, type=_ExitRecord))
+                yield from self._exit(msgspec.json.decode(frame.payload, type=records.Exit))
             case Kind.ERROR:
                 self.finished = True
                 yield Failed(error=_envelope(frame.payload), seq=self._seq, offset=self.position)
@@ -211,7 +174,7 @@ class Reader:
         start, self.position, self._resumed = self.position, to_offset, False
         yield Gap(from_offset=start, to_offset=to_offset, reason=reason, seq=seq, offset=start)
 
-    def _exit(self, record: _ExitRecord) -> Iterator[ExecEvent]:
+    def _exit(self, record: records.Exit) -> Iterator[ExecEvent]:
         yield from self._flush()
         self.finished = True
         yield Exited(**msgspec.structs.asdict(record))

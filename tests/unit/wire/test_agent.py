@@ -2,9 +2,9 @@ import subprocess
 import sys
 
 from atoll.agent.viewer import BACKLOG
-from atoll.engine.link.checks import Exit
 from atoll.wire import agent
 from atoll.wire.agent import ExitRecord
+from atoll.wire.records import Exit
 
 
 def test_the_replay_window_is_larger_than_what_can_be_on_its_way() -> None:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.engine.commands import calls, git
-from atoll.engine.link.checks import Exit
 from atoll.engine.link.link import LinkError, error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import (
@@ -21,6 +20,7 @@ from atoll.wire import frames
 from atoll.wire.frames import Kind
 from atoll.wire.git import GitCheckout, GitCheckoutRequest
 from atoll.wire.process import ExecRequest
+from atoll.wire.records import Exit
 
 _KEPT = 64 << 10
 """Bytes of each stream that are looked at."""

@@ -7,6 +7,7 @@ import msgspec
 
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
+from atoll.wire.records import Exit, Gap, Started
 
 MAX_ERROR = 64 << 10
 """Bytes of an agent's error answer that are believed; a longer one is a fault of the agent."""
@@ -16,39 +17,6 @@ _FROM_AGENT = OUTPUT | {
     Kind.REPLY, Kind.ERROR, Kind.STARTED, Kind.EXITED, Kind.GAP, Kind.HEARTBEAT, Kind.DATA,
     Kind.END, Kind.EVENT,
 }  # fmt: skip
-
-
-class Started(msgspec.Struct):
-    """What a STARTED frame must hold."""
-
-    pid: int = 0
-
-
-class Exit(msgspec.Struct):
-    """What an EXITED frame must hold; see `atoll.wire.agent.ExitRecord`."""
-
-    exit_code: int
-    signal: str | None = None
-    timed_out: bool = False
-    cancelled: bool = False
-    reason: str | None = None
-    oom_killed: bool = False
-    session_ended: bool = False
-    state_saved: bool = True
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
-    truncated: bool = False
-    duration: float = 0.0
-    seq: int = 0
-    offset: int = 0
-
-
-class Gap(msgspec.Struct):
-    """What a GAP frame must hold."""
-
-    from_offset: int
-    to_offset: int
-    reason: str = ""
 
 
 _SHAPES: Mapping[int, Any] = {

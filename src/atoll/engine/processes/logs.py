@@ -15,13 +15,13 @@ from typing import Self
 
 import msgspec
 
-from atoll.engine.link.checks import Exit, Gap
 from atoll.engine.processes.records import ProcessRecord
 from atoll.errors import ProcessError
 from atoll.host import linux
 from atoll.wire import frames
 from atoll.wire.agent import LOG_SEGMENT
 from atoll.wire.frames import Frame, Kind
+from atoll.wire.records import Exit, Gap
 
 _HEADER = 5
 OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR})

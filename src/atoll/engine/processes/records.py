@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from atoll.engine.link.checks import Exit
 from atoll.errors import IdempotencyConflictError, ProcessAlreadyExistsError, StaleHandleError
 from atoll.wire.agent import ExecHeader
 from atoll.wire.process import FINISHED, ProcessInfo, ProcessStatus, StartProcessRequest
+from atoll.wire.records import Exit
 
 Status = ProcessStatus
 

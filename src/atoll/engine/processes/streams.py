@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
-from atoll.engine.link.checks import Exit
 from atoll.engine.link.link import TERMINAL
 from atoll.engine.processes.copying import LogCopy
 from atoll.engine.processes.logs import LogReader, exit_of, gap_of
@@ -20,6 +19,7 @@ from atoll.errors import ProcessError
 from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.frames import Frame, Kind
+from atoll.wire.records import Exit
 
 _OUTPUT = frozenset({Kind.STDOUT, Kind.STDERR})
 

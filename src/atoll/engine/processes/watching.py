@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import structlog
 
-from atoll.engine.link.checks import Exit, Started
 from atoll.engine.link.link import Endpoint, Link, LinkError, error_of
 from atoll.engine.processes import records as rules
 from atoll.engine.processes.copying import LogCopy
@@ -28,6 +27,7 @@ from atoll.engine.processes.table import ProcessTable
 from atoll.engine.store import record as sandboxes
 from atoll.errors import OperationNotFoundError, SandboxError
 from atoll.wire.frames import Frame, Kind
+from atoll.wire.records import Exit, Started
 
 if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox

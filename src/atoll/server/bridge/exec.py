@@ -16,7 +16,6 @@ from starlette.requests import Request
 
 from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
-from atoll.engine.link.checks import Exit, Gap
 from atoll.engine.link.link import error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SandboxError
@@ -28,6 +27,7 @@ from atoll.server.exec import check_command
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.process import ExecRequest
+from atoll.wire.records import Exit, Gap
 
 FAILED = "exec_error"
 MAX_TIMEOUT = 100 * 365 * 24 * 3600 * 1000

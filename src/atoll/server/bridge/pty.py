@@ -18,7 +18,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from atoll.engine.commands import calls
 from atoll.engine.engine import Engine
-from atoll.engine.link.checks import Exit
 from atoll.engine.link.link import LinkError, error_of
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import SandboxError
@@ -27,6 +26,7 @@ from atoll.server.bridge.failures import invalid
 from atoll.server.bridge.terminals import Wanted
 from atoll.wire import frames
 from atoll.wire.frames import Frame, Kind
+from atoll.wire.records import Exit
 
 STUCK = 30.0
 """Seconds input may wait for a program that does not read. While it waits nobody would notice

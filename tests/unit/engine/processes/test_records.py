@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from atoll.engine.link.checks import Exit
 from atoll.engine.processes import records as rules
 from atoll.engine.processes.records import ProcessRecord, Status
 from atoll.errors import IdempotencyConflictError, ProcessAlreadyExistsError, StaleHandleError
 from atoll.wire.process import StartProcessRequest
+from atoll.wire.records import Exit
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
