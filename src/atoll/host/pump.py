@@ -8,7 +8,7 @@ import asyncio
 import math
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -269,24 +269,44 @@ async def tunnel(
         counts.sent += size
         touch()
 
-    ways = {
-        asyncio.ensure_future(_carry(visitor, server, received)),
-        asyncio.ensure_future(_carry(server, visitor, sent)),
-    }
     try:
-        done, open_ways = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        while open_ways and not any(way.exception() for way in done):
-            before = counts.received + counts.sent
-            more, open_ways = await asyncio.wait(open_ways, timeout=HALF_OPEN)
+        await both(
+            (_carry(visitor, server, received), _carry(server, visitor, sent)),
+            lambda: counts.received + counts.sent,
+        )
+    finally:
+        visitor.close()
+        server.close()
+
+
+async def both(
+    carrying: Iterable[Coroutine[Any, Any, None]], moved: Callable[[], int]
+) -> set["asyncio.Task[None]"]:
+    """Run both ways of a connection until they have ended, or one failed; nothing of them is left.
+
+    Where one has ended, the other is given up once nothing moves for `HALF_OPEN`.
+
+    Args:
+        carrying: each carries what comes from one side to the other.
+        moved: returns how many bytes went so far.
+
+    Returns:
+        The ways that ended by themselves.
+    """
+    ways = {asyncio.create_task(way) for way in carrying}
+    try:
+        done, left = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        while left and not any(way.exception() for way in done):
+            before = moved()
+            more, left = await asyncio.wait(left, timeout=HALF_OPEN)
             done |= more
-            if not more and counts.received + counts.sent == before:
+            if not more and moved() == before:
                 break
+        return done
     finally:
         for way in ways:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
-        visitor.close()
-        server.close()
 
 
 async def _carry(source: Channel, sink: Channel, note: Callable[[int], None]) -> None:

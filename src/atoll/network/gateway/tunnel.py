@@ -9,11 +9,10 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
+from atoll.host.pump import both
+
 PIECE = 1 << 16
 """Bytes that are read at once."""
-
-HALF_OPEN = 60.0
-"""Seconds without traffic after which a tunnel ends that one side has ended already."""
 
 Watch = Callable[[bytes], bytes]
 
@@ -53,24 +52,12 @@ async def tunnel(
     def down(size: int) -> None:
         counts.down += size
 
-    ways = {
-        asyncio.ensure_future(_carry(client, server, up, watch_up)),
-        asyncio.ensure_future(_carry(server, client, down, watch_down)),
-    }
-    try:
-        done, left = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        while left and not any(way.exception() for way in done):
-            before = counts.up + counts.down
-            more, left = await asyncio.wait(left, timeout=HALF_OPEN)
-            done |= more
-            if not more and counts.up + counts.down == before:
-                return
-        for way in done:
-            way.result()
-    finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+    done = await both(
+        (_carry(client, server, up, watch_up), _carry(server, client, down, watch_down)),
+        lambda: counts.up + counts.down,
+    )
+    for way in done:
+        way.result()
 
 
 async def _carry(
