@@ -33,7 +33,7 @@ async def opened(settings: Settings, engine_id: str, stack: AsyncExitStack) -> P
         raise RuntimeNotAvailableError(
             f"the cluster cannot be used: {error}",
             context={"runtime": "kubernetes", "namespace": cluster.namespace},
-            suggestion="`atoll doctor --cluster` tells which right or object is missing",
+            suggestion="check the kubeconfig, the namespace, and the engine's rights in it",
         ) from error
     stack.push_async_callback(driver.close)
     claims = settings.storage.state_dir / "ids"

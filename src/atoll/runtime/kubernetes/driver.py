@@ -46,7 +46,7 @@ class KubernetesRuntime:
     level = "kubernetes"
     by_namespace = False
     takes_files = False
-    own_ids = True
+    own_ids = False
 
     def __init__(self, cluster: Api, pods: Pods, settings: Settings, owner: Owner) -> None:
         self._api, self._pods, self._settings, self._owner = cluster, pods, settings.cluster, owner
