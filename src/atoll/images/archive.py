@@ -80,7 +80,9 @@ def fill(tree: "Tree", stream: "Bounded", limits: Limits) -> None:
                     if (number := number + 1) > limits.members:
                         raise refuse(member.name, f"it has over {limits.members} members")
                     if member.size > limits.size:  # tarfile goes on skipping behind the end
-                        raise refuse(member.name, f"it has a member of over {limits.size} bytes")
+                        raise refuse(
+                            member.name, f"it has a member of over {limits.size} bytes unpacked"
+                        )
                     tree.place(tar, member)
             tree.finish()
             stream.drain()

@@ -150,7 +150,7 @@ def test_what_cannot_start_says_why_and_leaves_nothing(host: Host) -> None:
             ({"image": "atoll/none"}, 404, "IMAGE_NOT_FOUND"),
             ({"image": "UPPER//bad"}, 400, "INVALID_IMAGE"),
             ({"image": "/root"}, 400, "INVALID_IMAGE"),
-            ({"runtime": "gvisor"}, 501, "RUNTIME_NOT_AVAILABLE"),
+            ({"runtime": "bwrap"}, 501, "RUNTIME_NOT_AVAILABLE"),
             ({"runtime": "fake"}, 501, "RUNTIME_NOT_AVAILABLE"),
         ):
             answer = client.put(BOX, json=options)

@@ -157,14 +157,14 @@ class Unpacker:
                 while (member := archive.next()) is not None:
                     archive.members.clear()  # or it keeps all of them
                     self._place(archive, member)
+            for _ in body:
+                pass
+            self._finish_directories()
         except errors.SandboxError:
             raise
         # Numbers in extended headers may be anything, and thousands of headers in a row recurse.
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             raise errors.ValidationFailedError(f"not a tar archive: {error}") from error
-        for _ in body:
-            pass
-        self._finish_directories()
 
     def _place(self, archive: Any, member: Any) -> None:
         name = check_name(os.fsencode(member.name))

@@ -190,6 +190,16 @@ def test_what_is_no_archive_is_typed(tmp_path: Path) -> None:
         call("upload", path=str(tmp_path), body=[b"hello" * 1000])
 
 
+@pytest.mark.parametrize("made", [_file, _directory])
+def test_a_time_beyond_all_clocks_is_typed_and_nothing_is_left(
+    tmp_path: Path, made: Callable[..., Member]
+) -> None:
+    """Times of folders are set last, when everything was read."""
+    with pytest.raises(errors.ValidationFailedError):
+        _upload(tmp_path / "top", made("a", mtime=float(1 << 80)))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_empty_archive_makes_an_empty_directory(tmp_path: Path) -> None:
     assert _upload(tmp_path / "new").files == 0
     assert os.listdir(tmp_path / "new") == []
