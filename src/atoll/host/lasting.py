@@ -1,6 +1,6 @@
 """Host processes that outlive the engine: how a later one knows them again, and ends them.
 
-A number is not enough, since it may belong to another process by then: the moment it started tells
+A number is not enough, since it may belong to another process by then: boot and moment of its start tell
 them apart. A process that was started and not written down, because the engine died in between, is
 found by a mark in its environment, which its children inherit.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from atoll.host import procfs
 from atoll.host.waiting import readable
 
 _PROC = Path("/proc")
@@ -27,21 +28,12 @@ class Running(msgspec.Struct, frozen=True):
 
 def identified(pid: int) -> Running:
     """Return the process of number *pid*; one that has ended already is never `alive`."""
-    return Running(pid, _started(pid) or "")
+    return Running(pid, procfs.identity(pid) or "")
 
 
 def alive(found: Running) -> bool:
     """Whether the process has not ended."""
-    return _started(found.pid) == found.started
-
-
-def _started(pid: int) -> str | None:
-    """Return when a process started, in ticks since boot; None when there is none or it ended."""
-    try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in {"Z", "X"} else fields[19]
+    return procfs.identity(found.pid) == found.started
 
 
 async def ended(found: Running) -> None:

@@ -43,7 +43,7 @@ def mark() -> Iterator[str]:
 
 async def test_one_is_told_from_another_of_its_number(mark: str, started: Start) -> None:
     found = started(lasting.marked(SLEEP, mark))
-    other = lasting.Running(found.pid, str(int(found.started) + 1))
+    other = lasting.Running(found.pid, found.started + "0")
     assert lasting.alive(found)
     assert not lasting.alive(other)
     lasting.kill(other)

@@ -29,7 +29,7 @@ from atoll.errors import (
     SandboxError,
     SecurityError,
 )
-from atoll.host import overlay, process, unix
+from atoll.host import overlay, process, procfs, unix
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Mount, Usage
 from atoll.runtime.bwrap import command, filter, launcher, program, tree
@@ -132,11 +132,11 @@ class BwrapRuntime:
             config, info = await self._spawn(spec, opened)
             async with asyncio.timeout(self._timeout):
                 pid = await self._first_process(spec, info)
-                identity = tree.identity(pid) or ""
+                identity = procfs.identity(pid) or ""
                 known = msgspec.structs.replace(record, pid=pid, identity=identity)
                 await run_to_end(self._write, spec.host_ref, known)
                 told = await _tell(config, agent_config(spec))
-        if not told or not identity or tree.identity(pid) != identity:
+        if not told or not identity or procfs.identity(pid) != identity:
             raise self._unavailable(spec, self.log_tail(spec.host_ref))
         return Container(host_ref=spec.host_ref, pid=pid)
 
@@ -246,7 +246,7 @@ class BwrapRuntime:
     async def find(self, host_ref: str) -> Container | None:
         """See `Runtime.find`."""
         record = self._record(host_ref)
-        if record is None or not record.pid or tree.identity(record.pid) != record.identity:
+        if record is None or not record.pid or procfs.identity(record.pid) != record.identity:
             return None
         return Container(host_ref=host_ref, pid=record.pid)
 

@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from atoll.errors import ContainerUnavailableError, TimeoutError
+from atoll.host import procfs
 from atoll.runtime.base import Usage
 
 KILL_TIMEOUT: Final = 10.0
@@ -21,54 +22,17 @@ KILL_TIMEOUT: Final = 10.0
 STOP_TIMEOUT: Final = 2.0
 """Seconds for all processes of a tree to be stopped."""
 
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _STOPPED: Final = frozenset("TtZX")
 
 
-class Stat(NamedTuple):
-    """The part of /proc/<pid>/stat that is needed. `cpu` in seconds, with children waited for."""
-
-    pid: int
-    state: str
-    parent: int
-    started: str  # ticks since boot: with the pid, the same process and no later one
-    cpu: float
-    threads: int
-
-    @property
-    def ended(self) -> bool:
-        """Whether only its parent has to take note of its end."""
-        return self.state in {"Z", "X"}
-
-
-def stat(pid: int) -> Stat | None:
-    """Return what the kernel tells of *pid*; None: there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()
-    cpu = sum(map(int, fields[11:15])) / _TICKS
-    return Stat(pid, fields[0], int(fields[1]), fields[19], cpu, int(fields[17]))
-
-
-def identity(pid: int) -> str | None:
-    """Return what tells *pid* from every other process of this host, ever; None: it has ended."""
-    found = stat(pid)
-    if found is None or found.ended:
-        return None
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {found.started}"
-
-
-def members(root: int) -> list[Stat]:
+def members(root: int) -> list[procfs.Stat]:
     """Return *root* and its descendants, each after its parent."""
-    children: dict[int, list[Stat]] = {}
+    children: dict[int, list[procfs.Stat]] = {}
     for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and (found := stat(int(entry.name))):
+        if entry.name.isdigit() and (found := procfs.stat(int(entry.name))):
             children.setdefault(found.parent, []).append(found)
-    top = stat(root)
+    top = procfs.stat(root)
     found_all = [top] if top else []
     for one in found_all:
         found_all.extend(children.get(one.pid, ()))
@@ -117,10 +81,10 @@ def kill(root: int, known: str) -> None:
     except ProcessLookupError:
         return
     try:
-        if identity(root) == known:
+        if procfs.identity(root) == known:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(process, signal.SIGKILL)
-            if not any(identity(root) != known for _ in until(KILL_TIMEOUT)):
+            if not any(procfs.identity(root) != known for _ in until(KILL_TIMEOUT)):
                 raise ContainerUnavailableError(
                     f"a sandbox did not end within {KILL_TIMEOUT:g} s after SIGKILL",
                     context={"reason": "runtime", "pid": root},

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from atoll.host import procfs
 from atoll.runtime.bwrap import tree
 
 FAMILY = "import os, time\nfor _ in range(2): os.fork()\ntime.sleep(60)"
@@ -64,24 +65,24 @@ def test_what_was_stopped_before_stays_so(family: int) -> None:
 
 
 def test_an_identity_is_that_of_one_process_only(family: int) -> None:
-    known = tree.identity(family)
+    known = procfs.identity(family)
     assert known
-    assert known != tree.identity(os.getpid())
-    assert known == tree.identity(family)
+    assert known != procfs.identity(os.getpid())
+    assert known == procfs.identity(family)
 
 
 def test_a_process_that_ended_has_none() -> None:
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert tree.identity(process.pid) is None  # a zombie
+    assert procfs.identity(process.pid) is None  # a zombie
     process.wait()
-    assert tree.identity(process.pid) is None
+    assert procfs.identity(process.pid) is None
 
 
 def test_nobody_else_is_killed_for_a_number(family: int) -> None:
     """A pid is given to a stranger after a restart of the host, or before."""
     tree.kill(family, "another boot 1")
-    assert tree.identity(family)
+    assert procfs.identity(family)
 
 
 def test_usage_counts_processes_memory_and_time(family: int) -> None:
