@@ -18,7 +18,10 @@ _LYING = st.builds(
     st.integers(0, 255), _LENGTHS, st.binary(max_size=BOUND + 2),
 )  # fmt: skip
 _HONEST = st.builds(frames.encode, st.integers(0, 255), st.binary(max_size=BOUND))
-_STREAM = st.lists(_HONEST | _LYING | st.binary(max_size=12), max_size=6).map(b"".join)
+_EDGE = st.builds(
+    frames.encode, st.integers(0, 255), st.sampled_from([BOUND, BOUND + 1]).map(bytes)
+)
+_STREAM = st.lists(_HONEST | _LYING | _EDGE | st.binary(max_size=12), max_size=6).map(b"".join)
 _CUTS = st.lists(st.integers(1, BOUND), min_size=1, max_size=6)
 
 
@@ -43,7 +46,9 @@ def _read(pieces: list[bytes]) -> tuple[list[Frame], bytes | None]:
         except FrameError:
             return found, None
         assert decoder.pending < HEAD + BOUND
-    return found, decoder.take_rest()
+    rest = decoder.take_rest()
+    assert len(rest) < HEAD or int.from_bytes(rest[1:HEAD], "big") <= BOUND
+    return found, rest
 
 
 @examples(200)

@@ -21,6 +21,7 @@ LINES = [
     b"Connection: Upgrade", b"Upgrade: websocket", b"Upgrade: h2c", b"TE: trailers", b"X: a\r\n b",
     b"X : y", b"X_Forwarded_For: z", b"Trailer: X", b"",
 ]  # fmt: skip
+NAMES = r"[1-9][0-9]{3,4}-[a-zA-Z0-9](-?[a-zA-Z0-9]){0,9}-[a-z0-9_]{1,18}(\.[hH]?){0,2}\.?"
 BODIES = [b"", b"abc", b"3\r\nabc\r\n0\r\n\r\n", b"3;x\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n",
           b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n", b"zz\r\n"]  # fmt: skip
 FIRST = [b"GET / HTTP/1.1", b"POST /a?b HTTP/1.1", b"HEAD / HTTP/1.0", b"GET http://x/y HTTP/1.1",
@@ -86,10 +87,11 @@ def test_both_sides_of_the_proxy_see_the_same_requests(data: bytes) -> None:
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(st.text(max_size=80) | st.from_regex(r"\d{1,6}-[a-zA-Z0-9-]{1,50}-[a-z0-9_]{1,18}\.h"))
+@given(st.text(max_size=80) | st.from_regex(NAMES, fullmatch=True))
 def test_a_name_is_read_in_one_way_or_not_at_all(host: str) -> None:
     found = preview.parse(host)
     if found:
+        assert 1024 <= found.port <= 65535
         again = f"{found.port}-{found.sandbox_id}-{found.token}.{found.hostname}"
         assert again == host.lower().removesuffix(".")
         assert preview.parse(again) == found

@@ -31,7 +31,7 @@ def parse(host: str) -> Target | None:
         return None
     label, dot, hostname = host.lower().removesuffix(".").partition(".")
     match = _LABEL.fullmatch(label)
-    if not match or not dot or not hostname:
+    if not match or not dot or "" in hostname.split("."):
         return None
     port = int(match[1])
     if not 1024 <= port <= 65535:

@@ -25,6 +25,8 @@ def test_case_and_trailing_dot_do_not_matter() -> None:
         "example.com",
         "8080-box-tok",
         "8080-box-tok.",
+        "8080-box-tok.example.com..",
+        "8080-box-tok..example.com",
         "80-box-tok.example.com",
         "99999-box-tok.example.com",
         "08080-box-tok.example.com",
