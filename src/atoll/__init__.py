@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.websocket import WebSocket
     from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
+    from atoll.sdk._secret import secret
     from atoll.wire.backups import BackupPage, DirectoryBackup
     from atoll.wire.disk import Collected, DiskUsage
     from atoll.wire.egress import NetworkEvent, NetworkPolicy
@@ -97,6 +98,7 @@ _MODULES = {
     "atoll.sdk._async.process": "ProcessHandle",
     "atoll.sdk._logs": "LogMatch",
     "atoll.sdk._async.sandbox": "Sandbox",
+    "atoll.sdk._secret": "secret",
     "atoll.sdk._async.session": "Session",
     "atoll.sdk._async.snapshots": "Diff Forks",
     "atoll.sdk._async.streams": "ExecStream parse_sse_stream",
@@ -208,6 +210,7 @@ __all__ = [
     "local",
     "parse_sse_stream",
     "proxy_to_sandbox",
+    "secret",
     "sync",
 ]
 

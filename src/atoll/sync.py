@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from atoll.errors import CommandFailedError, EngineUnreachableError, SandboxError
     from atoll.sdk._logs import LogMatch
     from atoll.sdk._results import ContainerTimeouts, ReadFileResult, State
+    from atoll.sdk._secret import secret
     from atoll.sdk._sync.background import Process
     from atoll.sdk._sync.environment import (
         Environment,
@@ -87,6 +88,7 @@ _MODULES = {
     "atoll.errors": "CommandFailedError EngineUnreachableError SandboxError",
     "atoll.sdk._sync.environment": "Environment Namespace connect get_sandbox",
     "atoll.sdk._sync.previews": "proxy_to_sandbox",
+    "atoll.sdk._secret": "secret",
     "atoll.sdk._sync.events": "EventStream",
     "atoll.sdk._sync.filestream": "FileStream",
     "atoll.sdk._sync.interpreter": "CodeContext CodeStream",
@@ -207,6 +209,7 @@ __all__ = [
     "local",
     "parse_sse_stream",
     "proxy_to_sandbox",
+    "secret",
 ]
 
 

@@ -80,3 +80,19 @@ async def test_the_blocking_client_has_it_too(url: str, sandbox_id: str, level: 
                 assert next(told).verdict == "refused"
         finally:
             sandbox.destroy()
+
+
+async def test_a_secret_is_a_placeholder_inside_or_refused(
+    url: str, sandbox: atoll.Sandbox, level: str
+) -> None:
+    """A level that cannot put it in must not start a sandbox that counts on it."""
+    async with atoll.connect(url) as env:
+        await env.Sandbox.secrets.put("CONFORMANCE", "the-value", hosts=["*.test"])
+        using = {"KEY": atoll.secret("CONFORMANCE", hosts=["api.test"])}
+        box = atoll.get_sandbox(env.Sandbox, sandbox.id, env=using)
+        if level == "container":
+            assert (await box.exec("echo $KEY")).stdout.startswith("atoll_secret_")
+        else:
+            with pytest.raises(errors.NotSupportedByRuntimeError):
+                await box.exec("true")
+        await env.Sandbox.secrets.delete("CONFORMANCE")

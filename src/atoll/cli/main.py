@@ -34,6 +34,7 @@ VERBS = {
     "pool": "atoll.cli.pool",
     "ps": "atoll.cli.ps",
     "run": "atoll.cli.run",
+    "secret": "atoll.cli.secret",
     "serve": "atoll.cli.serve",
     "volume": "atoll.cli.volume",
 }

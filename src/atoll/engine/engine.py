@@ -16,6 +16,7 @@ from atoll.engine.capacity.admission import Admission
 from atoll.engine.capacity.pool import WarmPool
 from atoll.engine.capacity.warm import WarmTable
 from atoll.engine.egress import control
+from atoll.engine.egress.secrets import Secrets
 from atoll.engine.leftovers import reaper
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.lifecycle.timers import Timers
@@ -69,6 +70,7 @@ class Engine:
         self.id = engine_id
         self.room = Room.of(settings)
         self.keys = Keys(store)
+        self.secrets = Secrets(store, settings.storage.state_dir / "secrets.key")
         self.audit = AuditLog(settings.storage.state_dir / "audit", settings.server.audit_mib * MIB)
         self.namespaces: dict[str, NamespaceConfig] = {}
         self.processes = Processes(
@@ -114,6 +116,7 @@ class Engine:
             processes=self.processes,
             objects=self.objects,
             mounts=self.mounts,
+            secrets=self.secrets,
             namespaces=self.namespaces,
             ports=self.ports,
             tunnels=self.tunnels,
@@ -157,6 +160,7 @@ class Engine:
     async def recover(self) -> None:
         """Take over what an earlier engine left, remove what nobody owns, start the timers."""
         await self.keys.load()
+        await self.secrets.load()
         self.audit.open()
         await self.objects.load()
         self._configured.update(await self.store.namespaces())
@@ -273,16 +277,16 @@ class Engine:
         await self.store.configure_namespace(namespace, config)
         self._configured[namespace] = config
         self._set_defaults(namespace)
-        await self._apply_policies(namespace)
+        await self.apply_policies(namespace)
 
     async def attach_worker(self, project: str, request: AttachWorker) -> Attachment:
         """Attach a Worker process; what its classes say holds from now on."""
         attachment, changed = await self.objects.attach(project, request)
         self._set_defaults(*changed)
-        await self._apply_policies(*changed)
+        await self.apply_policies(*changed)
         return attachment
 
-    async def _apply_policies(self, *namespaces: str) -> None:
+    async def apply_policies(self, *namespaces: str) -> None:
         """Have what classes and namespaces say of connections hold for what runs."""
         boxes = [box for box in self._shared.live.values() if box.namespace in namespaces]
         await asyncio.gather(*(control.adopt(box, box.endpoint) for box in boxes if box.endpoint))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from atoll.engine.capacity.admission import Admission
 from atoll.engine.capacity.pool import WarmPool
+from atoll.engine.egress.secrets import Secrets
 from atoll.engine.lifecycle.faults import Faults
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.objects.objects import Objects
@@ -43,6 +44,7 @@ class Shared:
     volumes: Volumes
     objects: Objects
     mounts: Mounts
+    secrets: Secrets
     namespaces: dict[str, NamespaceConfig]
     live: "dict[tuple[str, str], Sandbox]"
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from atoll import errors
+from atoll.sdk import _secret
 from atoll.sdk._results import ContainerTimeouts
 from atoll.wire.base import Duration, to_ms
 from atoll.wire.egress import OutboundHandler
@@ -100,6 +101,12 @@ def mapping(field: str, given: Mapping[str, T] | None) -> dict[str, T]:
             f"{field} is a mapping of names to values, not {type(given).__name__}",
             context={"field": field},
             suggestion=f'write {field}={{"NAME": "value"}}',
+        )
+    if any(isinstance(value, _secret.Secret) for value in (given or {}).values()):
+        raise errors.ValidationFailedError(
+            f"{field} has no secrets: those are of a sandbox as a whole",
+            context={"field": field},
+            suggestion="give it to get_sandbox(env=…), or the class's env_vars",
         )
     return dict(given or {})
 
@@ -296,6 +303,8 @@ def sandbox_options(**options: Any) -> SandboxOptions | None:
     """
     for name in _DURATIONS:
         options[f"{name}_ms"] = milliseconds(name, options.pop(name, None))
+    if isinstance(options.get("env"), Mapping):
+        options["env"], options["secrets"] = _secret.split(options["env"])
     given = {name: value for name, value in options.items() if value is not None}
     if not given:
         return None
@@ -314,7 +323,9 @@ def _plain(value: Any) -> Any:
         return msgspec.to_builtins(value)
     if isinstance(value, Mapping) and value.keys() & {"memory_mib", "disk_mb"}:
         return {_CAMEL.get(name, name): item for name, item in value.items()}
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return {key: _plain(v) if isinstance(v, msgspec.Struct) else v for key, v in value.items()}
+    return value
 
 
 _CAMEL = {"memory_mib": "memoryMib", "disk_mb": "diskMb"}

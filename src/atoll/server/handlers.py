@@ -32,6 +32,7 @@ from atoll.server import (
     objects,
     processes,
     queries,
+    secrets,
     snapshots,
     volumes,
 )
@@ -334,6 +335,9 @@ HANDLERS: Mapping[Op[Any, Any], Handler] = {
     ops.CREATE_KEY: access.create_key,
     ops.LIST_KEYS: access.list_keys,
     ops.REVOKE_KEY: access.revoke_key,
+    ops.PUT_SECRET: secrets.put,
+    ops.LIST_SECRETS: secrets.listing,
+    ops.DELETE_SECRET: secrets.delete,
     ops.LIST_AUDIT: access.audit,
 }
 

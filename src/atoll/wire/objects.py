@@ -14,6 +14,7 @@ import msgspec
 
 from atoll.wire.base import Millis, Request, Result
 from atoll.wire.egress import EgressDefaults
+from atoll.wire.secrets import SecretUse
 
 HOOKS = ("on_start", "on_stop", "on_error", "on_activity_expired")
 """Hooks of a sandbox class that the engine calls."""
@@ -68,6 +69,7 @@ class ClassOptions(Request, frozen=True, kw_only=True):
     entrypoint: list[str] | None = None
     required_ports: list[int] = msgspec.field(default_factory=list)
     egress: EgressDefaults = EgressDefaults()
+    secrets: dict[str, SecretUse] = msgspec.field(default_factory=dict)  # by variable
 
 
 class WorkerClass(Request, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from atoll.wire import (
     ports,
     process,
     sandbox,
+    secrets,
 )
 from atoll.wire.base import Done, Empty, Request, Whole
 from atoll.wire.keys import Scope
@@ -343,6 +344,12 @@ KEYS = "/v2/keys"
 CREATE_KEY = Op("create_key", "POST", KEYS, keys.CreateKey, keys.CreatedKey, scope=_ADMIN)
 LIST_KEYS = Op("list_keys", "GET", KEYS, Empty, keys.KeyList, scope=_ADMIN)
 REVOKE_KEY = Op("revoke_key", "DELETE", KEYS + "/{key}", Empty, Done, scope=_ADMIN)
+SECRETS = NAMESPACE + "/secrets"
+PUT_SECRET = Op(
+    "put_secret", "PUT", SECRETS + "/{secret}", secrets.PutSecret, secrets.SecretInfo, scope=_ADMIN
+)
+LIST_SECRETS = Op("list_secrets", "GET", SECRETS, Empty, secrets.SecretList, scope=_READ)
+DELETE_SECRET = Op("delete_secret", "DELETE", SECRETS + "/{secret}", Empty, Done, scope=_ADMIN)
 LIST_AUDIT = Op("list_audit", "GET", "/v2/audit", keys.AuditQuery, keys.AuditPage, scope=_ADMIN)
 
 TABLE: tuple[Op, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Op))  # type: ignore[type-arg]

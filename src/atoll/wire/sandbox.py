@@ -9,6 +9,7 @@ import msgspec
 
 from atoll.wire.base import Request, Result, Whole
 from atoll.wire.egress import EgressDefaults
+from atoll.wire.secrets import SecretUse
 
 
 class State(StrEnum):
@@ -46,6 +47,7 @@ class SandboxOptions(Request, frozen=True, kw_only=True):
     image: str | None = None
     runtime: str | None = None
     env: dict[str, str | None] | None = None
+    secrets: dict[str, SecretUse] | None = None  # by variable
     enable_internet: bool | None = None
     labels: dict[str, str] | None = None
     ttl_ms: Whole | None = msgspec.field(default=None, name="ttl")
@@ -160,6 +162,7 @@ class NamespaceConfig(Request, frozen=True, kw_only=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     warm_pool: Whole | None = None  # containers kept ready of its image and instance type
     egress: EgressDefaults = EgressDefaults()
+    secrets: dict[str, SecretUse] = msgspec.field(default_factory=dict)  # by variable
 
 
 class Version(Result, frozen=True, kw_only=True):

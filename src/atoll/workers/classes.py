@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from atoll.errors import InvalidConfigError
+from atoll.sdk import _secret
 from atoll.sdk._async.environment import Namespace
 from atoll.sdk._async.sandbox import Sandbox
 from atoll.wire.base import to_ms
@@ -83,7 +84,8 @@ def methods(cls: type[Sandbox]) -> list[str]:
 def _options(cls: type[Sandbox]) -> ClassOptions:
     return ClassOptions(
         sleep_after_ms=_read(cls, "sleep_after", to_ms),
-        env=_read(cls, "env_vars", _texts) or {},
+        env=_read(cls, "env_vars", _variables) or {},
+        secrets=_secret.split(cls.env_vars or {})[1],
         enable_internet=_read(cls, "enable_internet", _flag),
         labels=_read(cls, "labels", _texts) or {},
         entrypoint=_read(cls, "entrypoint", _argv),
@@ -133,6 +135,12 @@ def _texts(value: Any) -> dict[str, str]:
         if not isinstance(name, str) or not isinstance(text, str):
             raise TypeError(f"{name!r} and its value are text")
     return dict(value)
+
+
+def _variables(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise TypeError("it is a mapping of names to text")
+    return _texts(_secret.split(value)[0])
 
 
 def _flag(value: Any) -> bool:

@@ -125,7 +125,12 @@ def test_options_that_were_given_are_sent_false_ones_too() -> None:
         | {"sleep_after": "10m", "ttl": 3, "keep_alive": False, "env": {"A": None}, "labels": {}}
     )
     assert options == SandboxOptions(
-        sleep_after_ms=600_000, ttl_ms=3000, keep_alive=False, env={"A": None}, labels={}
+        sleep_after_ms=600_000,
+        ttl_ms=3000,
+        keep_alive=False,
+        env={"A": None},
+        secrets={},
+        labels={},
     )
 
 

@@ -17,7 +17,7 @@ def test_every_path_is_under_the_api_version() -> None:
 def test_placeholders_are_those_the_server_and_the_sdk_fill() -> None:
     known = {
         "namespace", "id", "operation", "session", "process", "key", "port", "snapshot", "backup",
-        "project", "call", "schedule", "context", "volume",
+        "project", "call", "schedule", "context", "volume", "secret",
     }  # fmt: skip
     for op in ops.TABLE:
         assert {name for _, name, _, _ in string.Formatter().parse(op.path) if name} <= known

@@ -1,6 +1,7 @@
 """The policy of one sandbox: read, changed, prepared for a start, applied to what runs."""
 
 import asyncio
+import secrets
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from atoll.network.gateway.protocol import Authority
 from atoll.network.policy import SandboxPolicy
 from atoll.wire.egress import ChangeNetwork, NetworkPolicy
 from atoll.wire.sandbox import SandboxOptions
+from atoll.wire.secrets import SecretUse
 
 if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
@@ -29,7 +31,15 @@ def policy(box: "Sandbox") -> SandboxPolicy:
         _own(box),
         box.defaults.egress,
         internet=box.wanted.enable_internet is not False,
+        secrets=box.shared.secrets.resolved(box.namespace, uses(box), _own(box).placeholders),
     )
+
+
+def uses(box: "Sandbox") -> dict[str, SecretUse]:
+    """Return the secrets that a sandbox is to have, by variable; text of its own is above its class."""
+    own = box.wanted.env or {}
+    inherited = {name: use for name, use in box.defaults.secrets.items() if name not in own}
+    return inherited | (box.wanted.secrets or {})
 
 
 async def change(box: "Sandbox", wanted: ChangeNetwork) -> NetworkPolicy:
@@ -64,6 +74,7 @@ async def change(box: "Sandbox", wanted: ChangeNetwork) -> NetworkPolicy:
 
 async def prepare(box: "Sandbox") -> Authority | None:
     """Return the authority that the next start of *box* is to trust, made if it has none."""
+    await _place(box)
     if not effective.opens_tls(policy(box)):
         return None
     if made := _own(box).authority:
@@ -79,6 +90,18 @@ async def prepare(box: "Sandbox") -> Authority | None:
         }
     )
     return record.egress.authority
+
+
+async def _place(box: "Sandbox") -> None:
+    """Give each secret of *box* what stands for it inside."""
+    missing = uses(box).keys() - _own(box).placeholders.keys()
+    if missing:
+        made = {name: f"atoll_secret_{secrets.token_hex(20)}" for name in sorted(missing)}
+        await box.entry.change(lambda old: {"egress": _with(old.egress, made)})
+
+
+def _with(old: Egress, made: dict[str, str]) -> Egress:
+    return msgspec.structs.replace(old, placeholders=made | old.placeholders)
 
 
 async def apply(box: "Sandbox", endpoint: Endpoint) -> None:

@@ -5,7 +5,7 @@ import msgspec
 from atoll.engine.egress.stored import Egress
 from atoll.network import hosts
 from atoll.network.filter import Mode
-from atoll.network.policy import Handler, SandboxPolicy
+from atoll.network.policy import Handler, SandboxPolicy, Secret
 from atoll.settings import NetworkSettings
 from atoll.wire.egress import EgressDefaults, NetworkPolicy, OutboundHandler
 
@@ -19,6 +19,7 @@ def policy(
     settings: NetworkSettings,
     *,
     internet: bool,
+    secrets: tuple[Secret, ...] = (),
 ) -> SandboxPolicy:
     """Return what holds for a sandbox, wherever it runs.
 
@@ -28,6 +29,7 @@ def policy(
         defaults: of its class or namespace.
         settings: of the node.
         internet: `enable_internet` with all defaults.
+        secrets: with their values.
     """
     inherited = {pattern: _class_handler(pattern) for pattern in defaults.outbound_by_host}
     return SandboxPolicy(
@@ -45,6 +47,7 @@ def policy(
         class_by_host={hosts.canonical_pattern(host): h for host, h in inherited.items()},
         runtime_all=_chosen(own.handler) if own.handler else None,
         class_all=Handler(table="outbound") if defaults.outbound else None,
+        secrets=secrets,
         max_connections=settings.max_connections,
     )
 

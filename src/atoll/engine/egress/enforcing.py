@@ -20,7 +20,7 @@ from atoll.engine.parts import Gateway, Networks
 from atoll.errors import NotSupportedByRuntimeError, SandboxError
 from atoll.network.gateway import log
 from atoll.network.gateway.protocol import Authority, Put, SandboxStatus
-from atoll.network.policy import SandboxPolicy
+from atoll.network.policy import SandboxPolicy, Secret
 from atoll.settings import NetworkSettings
 from atoll.wire.egress import EgressDefaults
 
@@ -47,10 +47,18 @@ class Enforcing:
         self._enforced: dict[str, tuple[SandboxPolicy, Authority | None]] = {}
 
     def policy(
-        self, key: tuple[str, str], own: Egress, defaults: EgressDefaults, *, internet: bool
+        self,
+        key: tuple[str, str],
+        own: Egress,
+        defaults: EgressDefaults,
+        *,
+        internet: bool,
+        secrets: tuple[Secret, ...] = (),
     ) -> SandboxPolicy:
         """Return what holds for a sandbox, wherever it runs."""
-        return effective.policy(key, own, defaults, self._settings, internet=internet)
+        return effective.policy(
+            key, own, defaults, self._settings, internet=internet, secrets=secrets
+        )
 
     def check(self, wanted: SandboxPolicy) -> None:
         """Refuse a policy that this level cannot hold a sandbox to.

@@ -26,6 +26,12 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by_host: dict[str, OutboundHandler] = {}
     handler: OutboundHandler | None = None
     authority: Authority | None = None
+    placeholders: dict[str, str] = {}
+    """Variable → what stands in it for a secret."""
+
+    def fresh(self) -> "Egress":
+        """Return what a copy of the sandbox begins with: nothing that proves who it is."""
+        return msgspec.structs.replace(self, authority=None, placeholders={})
 
 
 def changed(old: Egress, change: ChangeNetwork, defaults: EgressDefaults) -> Egress:
@@ -60,6 +66,11 @@ def check_defaults(defaults: EgressDefaults) -> None:
     """Refuse what a class or namespace says that cannot be meant; raise as `changed`."""
     for listed in (defaults.allowed_hosts, defaults.denied_hosts, defaults.outbound_by_host):
         _check_number("hosts", _patterns(listed))
+
+
+def check_patterns(patterns: Iterable[str]) -> None:
+    """Refuse what is no host; raise as `changed`."""
+    _patterns(patterns)
 
 
 def _edited(

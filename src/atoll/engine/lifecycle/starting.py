@@ -63,8 +63,8 @@ async def _warm(box: "Sandbox", wanted: SandboxOptions) -> Warm | None:
     mounts = wanted.volumes or wanted.package_cache
     if (record and record.in_force) or mounts or not isinstance(kind, str):
         return None
-    if effective.opens_tls(control.policy(box)):  # it does not trust the sandbox's authority
-        return None
+    if control.uses(box) or effective.opens_tls(control.policy(box)):
+        return None  # it does not trust the sandbox's authority
     return await box.shared.pool.take(warm.Kind(wanted.image or "", kind, wanted.runtime or ""))
 
 
@@ -102,12 +102,15 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
     size = rules.instance(wanted.instance_type or "", shared.settings.instance_types)
     origin = await origins.resolved(shared.store, box.namespace, wanted, box.record)
     volumes = await shared.volumes.mounted(box.namespace, wanted)
+    shared.secrets.check(box.namespace, control.uses(box))
     record = await box.entry.start(shared.new_name(), shared.new_name())
     shared.faults.at("start.recorded")
     shared.live[record.key] = box
+    authority = await control.prepare(box)
+    record = box.record or record
     launch = Launch(record, origin.options, size, variables.layers(box.defaults, record))
     launch.volumes, launch.base, launch.image_name = volumes, origin.snapshot, origin.image
-    launch.authority, launch.policy = await control.prepare(box), control.policy(box)
+    launch.authority, launch.policy = authority, control.policy(box)
     endpoint = await shared.lifecycle.start(launch)
     force, before = in_force(shared.lifecycle, launch), record.in_force
     if before:  # what carried sessions know

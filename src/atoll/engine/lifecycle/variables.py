@@ -34,8 +34,11 @@ def difference(told: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
 
 
 def layers(namespace: NamespaceConfig, record: Record) -> tuple[Variables, ...]:
-    """Return what is put over the image's own. Pure."""
-    return namespace.env, record.wanted.env or {}, record.env
+    """Return what is put over the image's own: of secrets their placeholders. Pure."""
+    placed = record.egress.placeholders
+    inherited = {name: placed.get(name) for name in namespace.secrets}
+    own = {name: placed.get(name) for name in record.wanted.secrets or {}}
+    return namespace.env, inherited, record.wanted.env or {}, own, record.env
 
 
 class Teller:

@@ -105,6 +105,7 @@ class Registry:
             if options.sleep_after_ms is None
             else options.sleep_after_ms,
             egress=_egress(options.egress, config.egress),
+            secrets=config.secrets | options.secrets,
             enable_internet=config.enable_internet
             if options.enable_internet is None
             else options.enable_internet,

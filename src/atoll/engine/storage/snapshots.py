@@ -133,7 +133,7 @@ class Snapshots:
             snapshot=told,
             options=record.wanted,
             env=record.env,
-            egress=msgspec.structs.replace(record.egress, authority=None),  # each has its own
+            egress=record.egress.fresh(),
             in_force=record.in_force,
         )
 

@@ -22,6 +22,7 @@ from atoll.wire.sandbox import (
     SandboxOptions,
     State,
 )
+from atoll.wire.secrets import SecretUse
 from atoll.wire.volumes import PACKAGE_CACHE
 
 MAX_DURATION = 100 * 365 * 24 * 3600 * 1000
@@ -36,6 +37,9 @@ MAX_ENV = 1 << 20
 
 MAX_LABELS = 64 << 10
 """Characters of a sandbox's labels: every listing shows all of them."""
+
+MAX_USES = 100
+"""Secrets of one sandbox: each is looked for in every request."""
 
 # Why a sandbox is in its state: `Record.reason`, and the reason of the event.
 REQUESTED = "requested"
@@ -215,6 +219,7 @@ def check_defaults(config: NamespaceConfig, types: Mapping[str, InstanceType]) -
         env=dict(config.env),
         sleep_after_ms=config.sleep_after_ms,
         labels=config.labels,
+        secrets=config.secrets,
     )
     check_options(options, types)
     stored.check_defaults(config.egress)
@@ -230,6 +235,14 @@ def check_env(env: Mapping[str, str | None]) -> None:
             _refuse("env", variable, "names have no '=' and nothing has a NUL byte")
 
 
+def _check_secrets(uses: Mapping[str, SecretUse]) -> None:
+    check_env(dict.fromkeys(uses))
+    if len(uses) > MAX_USES:
+        _refuse("secrets", len(uses), f"a sandbox has {MAX_USES} at most")
+    for use in uses.values():
+        stored.check_patterns(use.hosts)
+
+
 def _check_size(field: str, texts: Mapping[str, str | None], limit: int) -> None:
     size = sum(len(name) + len(text or "") for name, text in texts.items())
     if size > limit:
@@ -242,6 +255,7 @@ def _check_size(field: str, texts: Mapping[str, str | None], limit: int) -> None
 
 def _check_names(options: SandboxOptions) -> None:
     check_env(options.env or {})
+    _check_secrets(options.secrets or {})
     _check_size("labels", options.labels or {}, MAX_LABELS)
     _check_size("volumes", options.volumes or {}, MAX_LABELS)
     for label, meaning in (options.labels or {}).items():

@@ -101,6 +101,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
             id TEXT PRIMARY KEY, namespace TEXT NOT NULL, sandbox TEXT NOT NULL,
             body BLOB NOT NULL) WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE secrets (
+            namespace TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL,
+            PRIMARY KEY (namespace, name)) WITHOUT ROWID""",
+    ),
 )
 
 

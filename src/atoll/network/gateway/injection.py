@@ -56,6 +56,8 @@ def fill(
             continue
         if not host or not any(hosts.matches(pattern, host) for pattern in secret.hosts):
             raise Misplaced(f"secret {secret.name} is not for this host")
+        if not secret.value:
+            raise Misplaced(f"secret {secret.name} is not set for this host")
         if not encrypted:
             raise Misplaced(f"secret {secret.name} goes out in HTTPS only")
         value = secret.value.encode()

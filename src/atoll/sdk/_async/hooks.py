@@ -6,6 +6,7 @@ Everywhere else these are never looked at.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from atoll.sdk._secret import Secret
 from atoll.wire.base import Duration
 
 
@@ -16,7 +17,7 @@ class Hooks:
         default_port: port of the service inside.
         required_ports: ports that must answer before the sandbox is used.
         sleep_after: idle time before it sleeps.
-        env_vars: start environment.
+        env_vars: start environment; a value may be a `secret`.
         entrypoint: command that runs from each start on, in place of the image's.
         enable_internet: whether it reaches the internet.
         intercept_https: whether handlers see the inside of HTTPS.
@@ -33,7 +34,7 @@ class Hooks:
     default_port: ClassVar[int | None] = None
     required_ports: ClassVar[Sequence[int]] = ()
     sleep_after: ClassVar[Duration | None] = None
-    env_vars: ClassVar[Mapping[str, str]] = {}
+    env_vars: ClassVar[Mapping[str, str | Secret]] = {}
     entrypoint: ClassVar[str | Sequence[str] | None] = None
     enable_internet: ClassVar[bool | None] = None
     intercept_https: ClassVar[bool] = False

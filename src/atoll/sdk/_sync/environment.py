@@ -12,11 +12,13 @@ from atoll.sdk._sync.keys import Keys
 from atoll.sdk._sync.packages import PackageCaches
 from atoll.sdk._sync.pool import Pool
 from atoll.sdk._sync.sandbox import Sandbox
+from atoll.sdk._sync.secrets import Secrets
 from atoll.sdk._sync.snapshots import SnapshotShelf
 from atoll.sdk._sync.target import Address
 from atoll.sdk._sync.transport import Transport
 from atoll.sdk._sync.volumes import VolumeShelf
 from atoll.sdk._results import ContainerTimeouts
+from atoll.sdk._secret import Secret
 from atoll.wire import ids, ops
 from atoll.wire.base import Duration, Empty
 from atoll.wire.disk import Collect, Collected, DiskQuery, DiskUsage
@@ -38,6 +40,11 @@ class Namespace(SnapshotShelf):
 
     def __repr__(self) -> str:
         return f"<Namespace {self.name} at {self.transport.endpoint.shown}>"
+
+    @property
+    def secrets(self) -> Secrets:
+        """Values that its sandboxes use and never see."""
+        return Secrets(self.transport, self.name)
 
     def configure(self, config: NamespaceConfig) -> None:
         """Set the defaults of sandboxes in this namespace; they hold from their next start on."""
@@ -244,7 +251,7 @@ def get_sandbox(
     instance_type: str | CustomInstance | Mapping[str, Any] | None = None,
     image: str | None = None,
     runtime: str | None = None,
-    env: Mapping[str, str | None] | None = None,
+    env: Mapping[str, str | Secret | None] | None = None,
     enable_internet: bool | None = None,
     labels: Mapping[str, str] | None = None,
     ttl: Duration | None = None,
@@ -268,7 +275,7 @@ def get_sandbox(
         instance_type: a name, or ``{"vcpu": …, "memory_mib": …, "disk_mb": …}``.
         image: an image reference or a folder with a Dockerfile.
         runtime: "container", "gvisor", "bwrap" or the name of an OCI runtime.
-        env: start environment.
+        env: start environment; a value may be a `secret`.
         enable_internet: whether it reaches the internet.
         labels: for `Namespace.list`.
         ttl: time after which it is destroyed, whatever it does.
