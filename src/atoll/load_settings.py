@@ -39,6 +39,8 @@ LEGACY: Final[Mapping[str, tuple[str, float]]] = {
     "WARM_POOL_MAX_INSTANCES": ("pool.max_warm", 1),
     "WARM_POOL_SCALE_BATCH_SIZE": ("pool.batch", 1),
     "WARM_POOL_REFRESH_INTERVAL": ("pool.refresh_interval", 1e-3),
+    "BACKUP_BUCKET_NAME": ("backups.bucket", 1),
+    "BACKUP_BUCKET_ENDPOINT": ("backups.endpoint", 1),
 }
 """Variables of 0.12 that mean one of our settings, with the factor to our unit."""
 
@@ -78,7 +80,7 @@ def load(
         found |= _from_file(path or CONFIG_FILE)
     found |= _from_environment(variables)
     found |= {name: (value, "flag") for name, value in (flags or {}).items()}
-    return _built(_with_build_env(found, variables))
+    return _built(_with_backup_key(_with_build_env(found, variables), variables))
 
 
 def _of_user(uid: int, variables: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
@@ -141,6 +143,26 @@ def _with_build_env(
     if not inherited or not isinstance(given, dict):
         return found
     return found | {"images.build_env": (inherited | given, origin)}
+
+
+def _with_backup_key(
+    found: dict[str, tuple[Any, str]], variables: Mapping[str, str]
+) -> dict[str, tuple[Any, str]]:
+    """Where a bucket is named and no key of it: the variables of the platform, never half of two."""
+    names = ("access_key_id", "secret_access_key")
+    given: dict[str, tuple[Any, str]] = {}
+    if "backups.bucket" not in found:
+        return found
+    if account := variables.get("CLOUDFLARE_ACCOUNT_ID"):
+        endpoint = f"https://{account}.r2.cloudflarestorage.com"
+        given["backups.endpoint"] = (endpoint, "CLOUDFLARE_ACCOUNT_ID")
+    for prefix in ("AWS_", "R2_"):
+        key = {name: variables.get(prefix + name.upper()) for name in names}
+        if all(key.values()):
+            given |= {f"backups.{n}": (value, prefix + n.upper()) for n, value in key.items()}
+    if any(f"backups.{name}" in found for name in names):
+        given = {name: value for name, value in given.items() if name == "backups.endpoint"}
+    return given | found
 
 
 def _number(text: str, variable: str) -> float:

@@ -88,6 +88,26 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     may mount by that name. Files in it are read and written with the rights of its owner."""
 
 
+class BackupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The bucket that backups go to; without one they lie in the state directory."""
+
+    bucket: str | None = None
+    """Its name (also BACKUP_BUCKET_NAME)."""
+
+    endpoint: str | None = None
+    """``https://host`` of a server that speaks S3 (also BACKUP_BUCKET_ENDPOINT); None: of R2, by
+    CLOUDFLARE_ACCOUNT_ID where that is set, else Amazon's. It is reached from the host's network."""
+
+    access_key_id: str | None = None
+    """Key of the bucket (also R2_ACCESS_KEY_ID, AWS_ACCESS_KEY_ID, each with its secret)."""
+
+    secret_access_key: str | None = None
+    """Its secret (also R2_SECRET_ACCESS_KEY, AWS_SECRET_ACCESS_KEY)."""
+
+    def __repr__(self) -> str:
+        return f"BackupSettings(bucket={self.bucket!r}, endpoint={self.endpoint!r})"
+
+
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the engine is reached."""
 
@@ -356,6 +376,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All groups."""
 
     storage: StorageSettings = StorageSettings()
+    backups: BackupSettings = BackupSettings()
     server: ServerSettings = ServerSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     cluster: ClusterSettings = ClusterSettings()

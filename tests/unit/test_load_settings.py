@@ -6,7 +6,7 @@ import pytest
 
 from atoll.errors import InvalidConfigError
 from atoll.load_settings import Loaded, load, names, variables_of
-from atoll.settings import PoolSettings, Settings
+from atoll.settings import BackupSettings, PoolSettings, Settings
 
 
 def loaded(
@@ -185,3 +185,35 @@ def test_clients_of_package_indexes_get_the_engines_proxies_and_pip_settings(
     assert settings.images.build_env["PIP_INDEX_URL"] == "https://mine"
     assert settings.images.build_env["HTTPS_PROXY"] == "p"
     assert origins["images.build_env"] == str(tmp_path / "atoll.toml")
+
+
+KEYS = {"R2_ACCESS_KEY_ID": "r", "R2_SECRET_ACCESS_KEY": "r-hidden",
+        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "as"}  # fmt: skip
+
+
+def test_the_bucket_of_backups_is_named_as_on_the_platform(tmp_path: Path) -> None:
+    env = {**KEYS, "BACKUP_BUCKET_NAME": "b", "CLOUDFLARE_ACCOUNT_ID": "acc"}
+    settings, origins = loaded(tmp_path, env=env)
+    assert settings.backups == BackupSettings(
+        bucket="b",
+        endpoint="https://acc.r2.cloudflarestorage.com",
+        access_key_id="r",
+        secret_access_key="r-hidden",
+    )
+    assert origins["backups.secret_access_key"] == "R2_SECRET_ACCESS_KEY"
+    assert "r-hidden" not in repr(settings)
+    there = {**env, "BACKUP_BUCKET_ENDPOINT": "https://there"}
+    assert loaded(tmp_path, env=there).settings.backups.endpoint == "https://there"
+
+
+def test_keys_of_two_kinds_are_never_mixed(tmp_path: Path) -> None:
+    env = {**KEYS, "BACKUP_BUCKET_NAME": "b"}
+    del env["R2_SECRET_ACCESS_KEY"]
+    found = loaded(tmp_path, env=env).settings.backups
+    assert (found.access_key_id, found.secret_access_key) == ("a", "as")
+    own = loaded(tmp_path, "[backups]\naccess_key_id = 'own'\n", env=env).settings.backups
+    assert (own.access_key_id, own.secret_access_key) == ("own", None)
+
+
+def test_keys_without_a_bucket_of_backups_mean_nothing_here(tmp_path: Path) -> None:
+    assert loaded(tmp_path, env=KEYS).settings == Settings()

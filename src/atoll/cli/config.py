@@ -8,7 +8,7 @@ import typer
 
 from atoll.cli.options import AsJson, print_json, print_table
 
-_SECRET = frozenset({"server.api_key", "storage.buckets"})
+_SECRET = frozenset({"server.api_key", "storage.buckets", "backups.secret_access_key"})
 
 
 def config(

@@ -38,6 +38,7 @@ from atoll.engine.storage.forks import Forks
 from atoll.engine.storage.mounts import Mounts
 from atoll.engine.storage.room import Room
 from atoll.engine.storage.snapshots import Snapshots
+from atoll.engine.storage.vaults import Vaults
 from atoll.engine.storage.volume_contents import VolumeContents
 from atoll.engine.storage.volumes import Volumes
 from atoll.engine.store import record as rules
@@ -49,7 +50,6 @@ from atoll.errors import SandboxNotFoundError
 from atoll.host import linux
 from atoll.images.steps import Progress
 from atoll.settings import MIB, Settings
-from atoll.storage.vault import Vault
 from atoll.wire import ids
 from atoll.wire.objects import AttachWorker
 from atoll.wire.pool import PoolStats
@@ -129,10 +129,7 @@ class Engine:
         self.snapshots = Snapshots(self._shared)
         self.exports = Exports(self._shared, self.snapshots)
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
-        self._vault = Vault(
-            settings.storage.state_dir / "backups", settings.storage.reserve_mb * 1_000_000
-        )
-        self.backups = Backups(store, self._vault, lifecycle.faults)
+        self.backups = Backups(store, Vaults.of(settings), lifecycle.faults)
         self.disk = Disk(self._shared, self.snapshots, self.backups)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
         tidying = (
@@ -174,7 +171,7 @@ class Engine:
         await asyncio.gather(*(self.sandbox(r.namespace, r.id).adopt(r) for r in owners))
         await self.pool.recover()
         await self.processes.sweep(await self.store.layers())
-        self._vault.open()
+        self.backups.open()
         tidied = await asyncio.gather(
             self.snapshots.tidy(), self.backups.tidy(), return_exceptions=True
         )
@@ -199,6 +196,7 @@ class Engine:
             sandbox.detach()
             await sandbox.settle()
         await self.processes.watches.close()
+        await self.backups.close()
         await self._shared.lifecycle.egress.close()
         self.audit.close()
 

@@ -1,15 +1,17 @@
 """Where archives of backups are kept: one file each below the state directory.
 
 An archive appears complete and durable or not at all. Its name is its id, chosen by the engine.
+`Archives` is what any such place can do; `bucket_vault` is the other one.
 """
 
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from atoll.errors import NoSpaceError, from_os_error
 from atoll.storage import capacity
@@ -19,16 +21,81 @@ _CHECK_EVERY = 64 << 20
 """Bytes written between two looks at what the disk has left."""
 
 
-class VaultWriter:
-    """An archive that is being written."""
+Recorded = Callable[[], Awaitable[Collection[str]]]
+"""Tells the ids of all archives that the store has a row of."""
 
-    def __init__(self, file: BinaryIO, folder: Path, reserve: int) -> None:
-        self._file = file
-        self._folder = folder
+
+class Reading(Protocol):
+    """An archive that is being read, by blocking calls."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return at most *size* bytes; none at the end."""
+
+
+class Writing(Protocol):
+    """An archive that is being written: `write`…, `finish`, `publish`, `keep`."""
+
+    size: int
+
+    @property
+    def sha256(self) -> str:
+        """Digest of what was written so far, in hexadecimal."""
+
+    async def write(self, data: bytes) -> None:
+        """Append *data*."""
+
+    async def finish(self) -> None:
+        """Have everything stored."""
+
+    async def publish(self, account: bytes) -> None:
+        """Have it appear; *account* says in JSON what it is."""
+
+    def keep(self) -> None:
+        """Say that the store has a row of it: it stays."""
+
+
+class Archives(Protocol):
+    """A place of archives."""
+
+    @property
+    def threads(self) -> Executor | None:
+        """Where blocking reads run; None: where all others do."""
+
+    def writing(self, id: str) -> AbstractAsyncContextManager[Writing]:
+        """Write an archive; nothing of it stays when the block ends and it was not kept."""
+
+    def opened(self, id: str) -> AbstractAsyncContextManager[Reading]:
+        """Read an archive."""
+
+    def deleting(self, id: str) -> AbstractAsyncContextManager[None]:
+        """Remove an archive after the block, in which its row goes."""
+
+    async def delete(self, id: str) -> None:
+        """Remove an archive. Idempotent."""
+
+    async def orphans(self, recorded: Recorded) -> set[str]:
+        """Return what is stored, has no row, and is not being made."""
+
+
+class VaultWriter:
+    """An archive that is being written to a file.
+
+    Args:
+        draft: its file until it is published.
+        path: its file then.
+        reserve: bytes of the disk that stay free.
+    """
+
+    def __init__(self, draft: Path, path: Path, reserve: int) -> None:
+        self._draft = draft
+        self._path = path
+        self._folder = path.parent
         self._reserve = reserve
+        self._file = draft.open("xb")
         self._unchecked = 0
         self._hash = hashlib.sha256()
         self.size = 0
+        self.kept = False
 
     @property
     def sha256(self) -> str:
@@ -55,6 +122,33 @@ class VaultWriter:
             raise from_os_error(error, str(self._folder)) from error
         self.size += len(data)
 
+    async def finish(self) -> None:
+        """See `Writing.finish`."""
+        await asyncio.to_thread(_sync, self._file)
+
+    async def publish(self, account: bytes) -> None:  # noqa: ARG002 - its row says what it is
+        """See `Writing.publish`."""
+        await asyncio.to_thread(self._publish)
+
+    def _publish(self) -> None:
+        self._draft.rename(self._path)
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def keep(self) -> None:
+        """See `Writing.keep`."""
+        self.kept = True
+
+    def close(self) -> None:
+        """Close the file, and remove it unless it is kept."""
+        self._file.close()
+        self._draft.unlink(missing_ok=True)
+        if not self.kept:
+            self._path.unlink(missing_ok=True)
+
 
 class Vault:
     """Keeps archives in a folder.
@@ -64,9 +158,12 @@ class Vault:
         reserve: bytes that stay free on its disk.
     """
 
+    threads: Executor | None = None
+
     def __init__(self, folder: Path, reserve: int) -> None:
         self._folder = folder
         self._reserve = reserve
+        self._making: set[str] = set()  # no row tells of these yet
 
     def open(self) -> None:
         """Make the folder; remove what an engine that was killed had not finished."""
@@ -76,51 +173,49 @@ class Vault:
 
     @asynccontextmanager
     async def writing(self, id: str) -> AsyncIterator[VaultWriter]:
-        """Write an archive; it is there when the block ends, and nothing is when that fails.
+        """See `Archives.writing`.
 
         Raises:
             NoSpaceError: the disk is full.
         """
         refuse_full(self._folder, self._reserve)
-        draft = self._folder / (_DRAFT + id)
-        file = draft.open("xb")
+        archive = VaultWriter(self._folder / (_DRAFT + id), self._folder / id, self._reserve)
+        self._making.add(id)
         try:
-            with file:
-                yield VaultWriter(file, self._folder, self._reserve)
-                await asyncio.to_thread(_sync, file)
-            await asyncio.to_thread(self._publish, draft, id)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                draft.unlink()
-            raise
-
-    def _publish(self, draft: Path, id: str) -> None:
-        draft.rename(self._folder / id)
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
+            yield archive
         finally:
-            os.close(folder)
+            archive.close()
+            self._making.discard(id)
 
-    def opened(self, id: str) -> BinaryIO:
-        """Open an archive to read it.
+    @asynccontextmanager
+    async def opened(self, id: str) -> AsyncIterator[BinaryIO]:
+        """See `Archives.opened`.
 
         Raises:
             FileNotFoundError: there is none.
         """
         try:
-            return (self._folder / id).open("rb", buffering=0)
+            file = (self._folder / id).open("rb", buffering=0)
         except OSError as error:
             raise from_os_error(error, id) from error
+        with file:
+            yield file
+
+    @asynccontextmanager
+    async def deleting(self, id: str) -> AsyncIterator[None]:
+        """See `Archives.deleting`."""
+        yield
+        await self.delete(id)
 
     async def delete(self, id: str) -> None:
-        """Remove an archive. Idempotent."""
+        """See `Archives.delete`."""
         await asyncio.to_thread((self._folder / id).unlink, missing_ok=True)
 
-    async def list(self) -> list[str]:
-        """Return the ids of all archives."""
+    async def orphans(self, recorded: Recorded) -> set[str]:
+        """See `Archives.orphans`."""
         names = await asyncio.to_thread(os.listdir, self._folder)
-        return [name for name in names if not name.startswith(".")]
+        found = {name for name in names if not name.startswith(".")} - self._making
+        return found - set(await recorded())
 
 
 def _sync(file: BinaryIO) -> None:

@@ -9,7 +9,10 @@ from atoll.wire.base import Request, Result, Whole
 
 
 class CreateBackup(Request, frozen=True, kw_only=True):
-    """What to back up. `excludes` are lines as in a ``.gitignore`` of the directory."""
+    """What to back up. `excludes` are lines as in a ``.gitignore`` of the directory.
+
+    With `local_bucket` the archive stays on the engine's host, whatever bucket its settings name.
+    """
 
     dir: str
     name: str | None = None
@@ -17,12 +20,14 @@ class CreateBackup(Request, frozen=True, kw_only=True):
     gitignore: bool = False
     excludes: list[str] = msgspec.field(default_factory=list)
     compression: str = "zstd"
+    local_bucket: bool = False
 
 
 class DirectoryBackup(Result, frozen=True, kw_only=True):
     """A backup: a plain value to store. `size` is of the archive, `content_size` of what is in it.
 
     `skipped` names what could not be read, `changed` what was written meanwhile; 100 each at most.
+    `bucket` is where the archive is; None: on the engine's host.
     """
 
     id: str
@@ -39,6 +44,8 @@ class DirectoryBackup(Result, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     skipped: list[str] = msgspec.field(default_factory=list)
     changed: list[str] = msgspec.field(default_factory=list)
+    bucket: str | None = None
+    local_bucket: bool = False
 
 
 class RestoreBackup(Request, frozen=True, kw_only=True):

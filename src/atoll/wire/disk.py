@@ -48,7 +48,10 @@ class Collect(Request, frozen=True, kw_only=True):
 
 
 class Collectable(Result, frozen=True, kw_only=True):
-    """Something nobody needs. `reason`: expired or orphaned; `kind` also layer or archive."""
+    """Something nobody needs. `reason`: expired or orphaned; `kind` also layer, archive or note.
+
+    A note is of a backup in a bucket: it goes when the bucket was asked and has nothing of it.
+    """
 
     kind: str
     id: str

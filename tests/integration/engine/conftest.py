@@ -8,6 +8,7 @@ import pytest
 from atoll.engine.engine import Engine
 from atoll.engine.store.store import Store
 from atoll.settings import (
+    BackupSettings,
     LifecycleSettings,
     PoolSettings,
     RuntimeSettings,
@@ -26,6 +27,7 @@ class Opener(Protocol):
         lifecycle: LifecycleSettings | None = None,
         start_timeout: float = 5.0,
         pool: PoolSettings | None = None,
+        backups: BackupSettings | None = None,
     ) -> AbstractAsyncContextManager[Engine]: ...
 
 
@@ -42,12 +44,14 @@ def opener(world: World) -> Opener:
         lifecycle: LifecycleSettings | None = None,
         start_timeout: float = 5.0,
         pool: PoolSettings | None = None,
+        backups: BackupSettings | None = None,
     ) -> AsyncIterator[Engine]:
         settings = Settings(
             storage=StorageSettings(state_dir=world.state_dir, cache_dir=world.state_dir),
             runtime=RuntimeSettings(default="scripted", start_timeout=start_timeout),
             lifecycle=lifecycle or LifecycleSettings(),
             pool=pool or PoolSettings(),
+            backups=backups or BackupSettings(),
             server=ServerSettings(port=0),
         )
         store = await Store(world.state_dir / "atoll.db").open()

@@ -2,8 +2,8 @@ import uuid
 
 import httpx2
 
+from integration.engine.packing import TAR, Inside
 from integration.engine.scripted import World
-from integration.engine.storage.test_backups import TAR, Inside
 from integration.server.conftest import BOX
 
 BACKUPS = BOX.rsplit("/sandboxes", 1)[0] + "/backups"

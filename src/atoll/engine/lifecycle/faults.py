@@ -44,7 +44,7 @@ KEPT: Final = (
     *_named("copy", ("made",)),
     *_named("fork", ("recorded",)),
     *_named("restore", ("stopped", "recorded")),
-    *_named("backup", ("written", "recorded", "forgotten")),
+    *_named("backup", ("writing", "finished", "written", "recorded", "forgotten")),
     *_named("unpack", ("sending", "sent")),
     *_named("import", ("unpacked", "kept")),
     *_named("volume", ("made", "recorded", "forgotten")),

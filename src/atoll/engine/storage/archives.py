@@ -4,12 +4,16 @@ import asyncio
 import gzip
 import hashlib
 import zlib
-from collections.abc import AsyncIterator, Iterator
-from typing import BinaryIO, cast
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor
+from typing import BinaryIO, TypeVar, cast
 
 import zstandard
 
 from atoll.errors import BackupRestoreFailedError, InvalidBackupConfigError
+from atoll.storage.vault import Reading
+
+T = TypeVar("T")
 
 COMPRESSIONS = ("zstd", "gzip", "none")
 
@@ -75,10 +79,15 @@ class Checked:
     """A file whose bytes are counted into a SHA-256 as they are read, and its contents.
 
     What is read is pulled: a kilobyte of an archive may stand for gigabytes of zeros.
+
+    Args:
+        file: read by blocking calls.
+        threads: where those run; None: where all others do.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Reading, threads: Executor | None = None) -> None:
         self._file = file
+        self._threads = threads
         self._hash = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
@@ -99,12 +108,15 @@ class Checked:
         """
         pieces = self._pieces(compression)
         try:
-            while data := await asyncio.to_thread(next, pieces, b""):
+            while data := await self._run(lambda: next(pieces, b"")):
                 yield data
         except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
             raise BackupRestoreFailedError(f"the archive is damaged: {error}") from error
-        while await asyncio.to_thread(self.read, PIECE):  # what is behind the end counts too
+        while await self._run(lambda: self.read(PIECE)):  # what is behind the end counts too
             pass
+
+    async def _run(self, step: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, step)
 
     def _pieces(self, compression: str) -> Iterator[bytes]:
         source = cast("BinaryIO", self)

@@ -1,14 +1,14 @@
 """Backups of directories: archives outside the sandbox, streamed both ways in flat memory.
 
-The agent packs and unpacks; bytes are compressed and counted here. Files come first and the row
-after them, and a row goes before its file, so whatever a crash leaves is an archive without a row,
+The agent packs and unpacks; bytes are compressed and counted here. Archives come first and the row
+after them, and a row goes before its archive, so whatever a crash leaves is an archive without a row,
 which the next sweep removes. Both directions have the rights of root inside: a backup is of all
 that is there, with its owners.
 """
 
-import posixpath
+import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,8 @@ from atoll.engine.lifecycle.faults import Faults
 from atoll.engine.link import early
 from atoll.engine.link.link import Link, LinkError, SilenceError
 from atoll.engine.storage import archives
+from atoll.engine.storage.backup_options import check, directory, is_id
+from atoll.engine.storage.vaults import Vaults, told_as
 from atoll.engine.store import record as rules
 from atoll.engine.store.shelf import Shelf
 from atoll.engine.store.store import Store
@@ -31,7 +33,7 @@ from atoll.errors import (
     InvalidBackupConfigError,
     SandboxError,
 )
-from atoll.storage.vault import Vault
+from atoll.storage.vault import Archives, Writing
 from atoll.wire.backups import (
     BackupPage,
     CreateBackup,
@@ -50,16 +52,8 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-ROOTS = ("/workspace", "/home", "/tmp", "/var/tmp", "/app")  # paths inside
-"""Where directories may be backed up and put back: what is the user's, not the image's."""
-
 TTL = timedelta(days=3)
 """How long a backup is kept when nothing is said, as in 0.12."""
-
-MAX_NAME = 256
-"""Characters of a backup's name."""
-MAX_EXCLUDES = 1_000
-"""Patterns of one backup, each at most 4,096 characters."""
 
 MAX_EXPANSION = 16
 """How many times the disk limit of its sandbox the content of a backup may be. Holes are content:
@@ -83,15 +77,26 @@ class Backups:
 
     Args:
         store: an open store.
-        vault: where archives are.
+        vaults: where archives are.
         faults: where a test has the engine die.
     """
 
-    def __init__(self, store: Store, vault: Vault, faults: Faults) -> None:
+    def __init__(self, store: Store, vaults: Vaults, faults: Faults) -> None:
         self.shelf = Shelf(store, "backups", DirectoryBackup)
-        self._vault = vault
+        self._vaults = vaults
         self._faults = faults
-        self._making: set[str] = set()  # no row tells of these yet
+        self._tidying: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Make what archives need."""
+        self._vaults.open()
+
+    async def close(self) -> None:
+        """Leave what is under way to the next engine."""
+        if self._tidying:
+            self._tidying.cancel()
+            await asyncio.gather(self._tidying, return_exceptions=True)
+        await self._vaults.close()
 
     async def create(self, box: "Sandbox", wanted: CreateBackup) -> DirectoryBackup:
         """Back up a directory of *box*, which is woken for it.
@@ -101,8 +106,8 @@ class Backups:
             FileNotFoundError: there is no such directory.
             SecurityError: it is a link.
             NoSpaceError: the host's disk is full.
-            BackupCreateFailedError: the sandbox ended meanwhile, or the archive is larger than its
-                disk may be.
+            BackupCreateFailedError: the sandbox ended meanwhile, the bucket refuses or does not
+                answer, or the archive is larger than its disk may be.
         """
         check(wanted)
         id = str(uuid.uuid4())
@@ -113,33 +118,36 @@ class Backups:
             "gitignore": wanted.gitignore,
             "user": "0:0",
         }
-        self._making.add(id)
-        try:
-            async with _opened(box, header, BackupCreateFailedError) as link:
-                made = await self._written(id, box, wanted, link)
-            self._faults.at("backup.written")
-            await self.shelf.add(box.namespace, id, box.id, made.expires_at, made)
-            self._faults.at("backup.recorded")
-        except BaseException:
-            await self._vault.delete(id)
-            raise
-        finally:
-            self._making.discard(id)
+        vault = self._vaults.chosen(local=wanted.local_bucket)
+        async with _opened(box, header, BackupCreateFailedError) as link:
+            await link.reply(timeout=None, silence=SILENCE)
+            with told_as(BackupCreateFailedError):
+                async with vault.writing(id) as archive:
+                    await self._write(box, wanted, link, archive)
+                    made = self._described(id, box, wanted, archive, _decoded(link.end, _Packed))
+                    await archive.publish(msgspec.json.encode(made))
+                    self._faults.at("backup.written")
+                    await self._record(made, archive)
+                    self._faults.at("backup.recorded")
         return made
 
-    async def _written(
-        self, id: str, box: "Sandbox", wanted: CreateBackup, link: Link
-    ) -> DirectoryBackup:
-        await link.reply(timeout=None, silence=SILENCE)
+    async def _write(
+        self, box: "Sandbox", wanted: CreateBackup, link: Link, archive: Writing
+    ) -> None:
         disk = box.info(box.entry.existing).limits.disk
         body = _at_most(disk * MAX_EXPANSION, link.body(SILENCE))
-        async with self._vault.writing(id) as archive:
-            async for piece in archives.compressed(body, wanted.compression):
-                await archive.write(piece)
-                if archive.size > disk:  # it is outside of the sandbox's disk
-                    raise _too_large("the archive", disk)
-        told = _decoded(link.end, _Packed)
-        now = rules.now()
+        async for piece in archives.compressed(body, wanted.compression):
+            await archive.write(piece)
+            self._faults.at("backup.writing")
+            if archive.size > disk:  # it is outside of the sandbox's disk
+                raise _too_large("the archive", disk)
+        await archive.finish()
+        self._faults.at("backup.finished")
+
+    def _described(
+        self, id: str, box: "Sandbox", wanted: CreateBackup, archive: Writing, told: _Packed
+    ) -> DirectoryBackup:
+        now, bucket = rules.now(), self._vaults.bucket
         ttl = TTL if wanted.ttl_ms is None else timedelta(milliseconds=wanted.ttl_ms)
         return DirectoryBackup(
             id=id,
@@ -156,7 +164,21 @@ class Backups:
             expires_at=now + ttl,
             skipped=told.skipped,
             changed=told.changed,
+            bucket=bucket.name if bucket and not wanted.local_bucket else None,
+            local_bucket=wanted.local_bucket,
         )
+
+    async def _record(self, made: DirectoryBackup, archive: Writing) -> None:
+        """Add the row. A caller who leaves meanwhile does not part it from its archive."""
+        adding = asyncio.create_task(
+            self.shelf.add(made.namespace, made.id, made.sandbox, made.expires_at, made)
+        )
+        try:
+            await asyncio.shield(adding)
+        finally:
+            await asyncio.wait({adding})
+            if adding.exception() is None:
+                archive.keep()
 
     async def restore(self, box: "Sandbox", wanted: RestoreBackup) -> Restored:
         """Put a backup of its namespace back into *box*, in place of the whole directory.
@@ -166,35 +188,36 @@ class Backups:
             BackupExpiredError: its time is over.
             InvalidBackupConfigError: the directory is not allowed.
             SecurityError: it is a link.
-            BackupRestoreFailedError: the archive is damaged; the directory is as it was.
+            BackupRestoreFailedError: the archive is damaged, or its bucket does not answer; the
+                directory is as it was.
         """
         backup = await self.get(box.namespace, wanted.backup)
         target = directory(wanted.dir or backup.dir)
         header = {"op": "fs.restore", "path": target, "user": "0:0"}
-        with self._vault.opened(backup.id) as file:
-            source = archives.Checked(file)
-            async with _opened(box, header, BackupRestoreFailedError) as link:
-                # The agent changes nothing before it has the END of a whole archive.
-                with early.answers():
-                    async for piece in source.decompressed(backup.compression):
-                        await link.send_piece(piece, SILENCE)
-                        self._faults.at("unpack.sending")
-                    _compare(backup, source.hex())
-                    await link.send(Kind.END, b"{}")
-                    self._faults.at("unpack.sent")
-                reply = await link.reply(timeout=None, silence=SILENCE)
+        vault = self._vaults.holding(backup)
+        async with (
+            _read(vault, backup.id) as source,
+            _opened(box, header, BackupRestoreFailedError) as link,
+        ):
+            # The agent changes nothing before it has the END of a whole archive.
+            with early.answers():
+                async for piece in source.decompressed(backup.compression):
+                    await link.send_piece(piece, SILENCE)
+                    self._faults.at("unpack.sending")
+                _compare(backup, source.hex())
+                await link.send(Kind.END, b"{}")
+                self._faults.at("unpack.sent")
+            reply = await link.reply(timeout=None, silence=SILENCE)
         done = _decoded(reply, UploadResult)
         return Restored(id=backup.id, dir=target, files=done.files, size=done.size)
 
     async def get(self, namespace: str, id: str) -> DirectoryBackup:
         """Return a backup of a namespace; raise as `restore`."""
-        try:
-            uuid.UUID(id)
-        except ValueError as error:
+        if not is_id(id):
             raise InvalidBackupConfigError(
                 f"{id[:80]!r} is not the id of a backup", context={"field": "backup"}
-            ) from error
-        found = await self.shelf.get(namespace, id)
+            )
+        found = await self._found(namespace, id)
         if found is None:
             raise BackupNotFoundError(
                 f"no backup {id} in namespace {namespace!r}",
@@ -208,8 +231,14 @@ class Backups:
             )
         return found
 
+    async def _found(self, namespace: str, id: str) -> DirectoryBackup | None:
+        found = await self.shelf.get(namespace, id)
+        if found is None and await self.shelf.find(id) is None:
+            found = await self._vaults.elsewhere(namespace, id)
+        return found
+
     async def list(self, namespace: str, wanted: ListBackups) -> BackupPage:
-        """Return one page of a namespace's backups, the oldest first."""
+        """Return one page of the backups of a namespace that were made here, the oldest first."""
         now = rules.now()
         page = await self.shelf.page(
             namespace,
@@ -221,65 +250,60 @@ class Backups:
         return BackupPage(backups=page.entries, cursor=page.cursor)
 
     async def delete(self, namespace: str, id: str) -> None:
-        """Forget a backup. Idempotent."""
-        if await self.shelf.get(namespace, id):
-            await self._remove(id)
+        """Forget a backup. Idempotent.
+
+        Raises:
+            BackupRestoreFailedError: it is not known here, and the bucket does not answer.
+        """
+        if is_id(id) and (found := await self._found(namespace, id)):
+            await self._remove(found)
 
     async def tidy(self) -> None:
-        """Remove backups whose time is over, and archives that no row tells of."""
-        rows, now = await self.shelf.ends(), rules.now().timestamp()
-        for id, ends in rows.items():
-            if ends is not None and ends <= now:
-                log.info("a backup's time is over", backup=id)
-                await self._remove(id)
-        for id in await self.orphans():
+        """Remove backups whose time is over, and archives that no row tells of.
+
+        A bucket is looked after behind: one that is silent keeps nobody waiting.
+        """
+        for backup in await self._expired(in_bucket=False):
+            await self._remove(backup)
+        for id in await self._vaults.local.orphans(self.shelf.ends):
             log.info("removing an orphaned archive", backup=id)
-            await self._vault.delete(id)
+            await self._vaults.local.delete(id)
+        if self._vaults.bucket and (self._tidying is None or self._tidying.done()):
+            self._tidying = asyncio.create_task(self._tidy_bucket(self._vaults.bucket))
 
-    async def orphans(self) -> set[str]:
-        """Return the archives that are stored and have no row, but for those being made."""
-        stored, making = set(await self._vault.list()), set(self._making)
-        return stored - making - (await self.shelf.ends()).keys()
+    async def _tidy_bucket(self, bucket: Archives) -> None:
+        try:
+            with told_as(BackupRestoreFailedError):
+                for backup in await self._expired(in_bucket=True):
+                    await self._remove(backup)
+                for id in await bucket.orphans(self.shelf.ends):
+                    await bucket.delete(id)
+        except (SandboxError, OSError) as error:  # the timers try again
+            log.warning("the bucket of backups is not tidied", reason=str(error))
 
-    async def _remove(self, id: str) -> None:
-        await self.shelf.delete(id)
-        self._faults.at("backup.forgotten")
-        await self._vault.delete(id)
+    async def _expired(self, *, in_bucket: bool) -> Sequence[DirectoryBackup]:
+        rows, now = await self.shelf.ends(), rules.now().timestamp()
+        over = [id for id, ends in rows.items() if ends is not None and ends <= now]
+        found = [await self.shelf.find(id) for id in over]
+        return [
+            one
+            for one in found
+            if one and (one.bucket is not None) == in_bucket and self._vaults.has(one)
+        ]
 
+    async def orphans(self) -> AsyncIterator[tuple[str, str]]:
+        """Yield kind and id of what has no row: an archive, or a note of one in the bucket."""
+        for id in await self._vaults.local.orphans(self.shelf.ends):
+            yield "archive", id
+        if self._vaults.bucket:
+            for id in await self._vaults.bucket.orphans(self.shelf.ends):
+                yield "note", id
 
-def directory(path: str) -> str:
-    """Return the directory *path* means.
-
-    Raises:
-        InvalidBackupConfigError: it is not absolute, has a ``..``, or is not below `ROOTS`.
-    """
-    clean = "/" + posixpath.normpath(path).lstrip("/")
-    allowed = any(clean == root or clean.startswith(root + "/") for root in ROOTS)
-    if not path.startswith("/") or ".." in path.split("/") or "\0" in path or not allowed:
-        raise InvalidBackupConfigError(
-            f"{path[:200]!r} is not a directory that can be backed up",
-            context={"field": "dir", "dir": path[:200]},
-            suggestion=f"name an absolute path below {', '.join(ROOTS)}",
-        )
-    return clean
-
-
-def check(wanted: CreateBackup) -> None:
-    """Refuse what could never be backed up, before the sandbox is woken; raise as `create`."""
-    directory(wanted.dir)
-    archives.check(wanted.compression)
-    if len(wanted.name or "") > MAX_NAME or not (wanted.name or "x").isprintable():
-        raise InvalidBackupConfigError(
-            f"a name is at most {MAX_NAME} printable characters", context={"field": "name"}
-        )
-    if wanted.ttl_ms is not None and not 0 < wanted.ttl_ms <= rules.MAX_DURATION:
-        raise InvalidBackupConfigError("a backup lives some time", context={"field": "ttl"})
-    if len(wanted.excludes) > MAX_EXCLUDES or any(
-        len(line) > 4_096 or "\n" in line or "\0" in line for line in wanted.excludes
-    ):
-        raise InvalidBackupConfigError(
-            f"at most {MAX_EXCLUDES} patterns of one line each", context={"field": "excludes"}
-        )
+    async def _remove(self, backup: DirectoryBackup) -> None:
+        log.info("a backup goes", backup=backup.id)
+        async with self._vaults.holding(backup).deleting(backup.id):
+            await self.shelf.delete(backup.id)
+            self._faults.at("backup.forgotten")
 
 
 async def _at_most(limit: int, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -311,6 +335,13 @@ def _compare(backup: DirectoryBackup, sha256: str) -> None:
         raise BackupRestoreFailedError(
             "the archive is damaged: it is not what was stored", context={"backup": backup.id}
         )
+
+
+@asynccontextmanager
+async def _read(vault: Archives, id: str) -> AsyncIterator[archives.Checked]:
+    with told_as(BackupRestoreFailedError):
+        async with vault.opened(id) as file:
+            yield archives.Checked(file, vault.threads)
 
 
 @asynccontextmanager

@@ -98,7 +98,7 @@ class Disk:
         return [
             *[item async for item in self._expired()],
             *[_orphan("snapshot", id, await self._kept.usage(id)) for id in snapshots],
-            *[_orphan("archive", id, 0) for id in await self._backups.orphans()],
+            *[_orphan(kind, id, 0) async for kind, id in self._backups.orphans()],
             *[_orphan("layer", id, await self._used(id)) for id in layers],
         ]
 

@@ -34,6 +34,7 @@ class Backups(Target):
         gitignore: bool = False,
         excludes: Sequence[str] = (),
         compression: str = "zstd",
+        local_bucket: bool = False,
     ) -> DirectoryBackup:
         """Keep a directory as it is now, in an archive outside the sandbox.
 
@@ -48,6 +49,7 @@ class Backups(Target):
             gitignore: leave out what the ignore files of the tree name, and ``.git``.
             excludes: leave out what these lines name, as in a ``.gitignore`` of the directory.
             compression: "zstd", "gzip" or "none".
+            local_bucket: keep the archive on the engine's host, whatever bucket its settings name.
 
         Returns:
             A plain value: store it, and give it (or its `to_dict()`) to `restore_backup`.
@@ -57,6 +59,7 @@ class Backups(Target):
             FileNotFoundError: there is no such directory.
             SecurityError: it, or a directory above it, is a link.
             NoSpaceError: the host's disk is full.
+            BackupCreateFailedError: the bucket refuses or does not answer; nothing is kept.
         """
         request = CreateBackup(
             dir=dir,
@@ -65,6 +68,7 @@ class Backups(Target):
             gitignore=gitignore,
             excludes=list(excludes),
             compression=compression,
+            local_bucket=local_bucket,
         )
         return self._call(ops.CREATE_BACKUP, request, timeout=None)
 
@@ -84,7 +88,7 @@ class Backups(Target):
             InvalidBackupConfigError: the id or the directory is malformed or not allowed.
             SecurityError: the directory, or one above it, is a link.
             ResourceBusyError: something is mounted in the directory.
-            BackupRestoreFailedError: the archive is damaged.
+            BackupRestoreFailedError: the archive is damaged, or its bucket does not answer.
         """
         request = RestoreBackup(backup=_id(backup), dir=dir)
         return self._call(ops.RESTORE_BACKUP, request, timeout=None)

@@ -119,7 +119,7 @@ def judge(source: Source, answer: bytes) -> None:
     raise _failed(source, named, f"bucket {source.bucket!r} cannot be mounted: {text}", status)
 
 
-_ADVICE = {
+ADVICE = {
     "NoSuchBucket": "make the bucket first, or check its name and endpoint",
     "InvalidAccessKeyId": "check the access key id, and that it is one of this endpoint",
     "SignatureDoesNotMatch": "check the secret access key",
@@ -135,4 +135,4 @@ def _failed(source: Source, code: str, message: str, status: int = 0) -> BucketM
     context = {"bucket": source.bucket, "endpoint": str(source.endpoint), "reason": code}
     if status:
         context["status"] = str(status)
-    return BucketMountError(message, context=context, suggestion=_ADVICE.get(code))
+    return BucketMountError(message, context=context, suggestion=ADVICE.get(code))

@@ -7,7 +7,6 @@ import pytest
 
 from atoll.engine.engine import Engine
 from atoll.engine.storage import backups
-from atoll.engine.storage.backups import check, directory
 from atoll.engine.store import record as rules
 from atoll.errors import (
     BackupCreateFailedError,
@@ -17,52 +16,15 @@ from atoll.errors import (
     InvalidBackupConfigError,
     NoSpaceError,
     OperationInterruptedError,
-    SandboxError,
     SecurityError,
 )
 from atoll.wire.backups import CreateBackup, ListBackups, RestoreBackup
-from atoll.wire.frames import Kind
 from atoll.wire.sandbox import CustomInstance, SandboxOptions
 from integration.engine.conftest import Opener
-from integration.engine.scripted import Peer, World
+from integration.engine.packing import TAR, Inside
+from integration.engine.scripted import World
 
 WANTED = CreateBackup(dir="/workspace/")
-TAR = b"tar" * 400_000
-
-
-class Inside:
-    """What the agent packs, and what it was given to unpack."""
-
-    def __init__(self, world: World) -> None:
-        self.unpacked: list[bytes] = []
-        self.seen = world.runtime.seen
-        world.runtime.scripts |= {"fs.backup": self.backup, "fs.restore": self.restore}
-        self.error: SandboxError | None = None
-        self.cut = False
-        self.account = b""
-        self.packed = TAR
-
-    async def backup(self, peer: Peer, header: dict[str, Any]) -> None:
-        if self.error:
-            await peer.send(Kind.ERROR, self.error.to_wire())
-            return
-        await peer.send(Kind.REPLY, {"path": header["path"]})
-        for start in range(0, len(self.packed), 100_000):
-            await peer.send(Kind.DATA, self.packed[start : start + 100_000])
-        if not self.cut:
-            told = {"files": 3, "size": 99, "skipped": ["s"], "changed": []}
-            await peer.send(Kind.END, self.account or told)
-
-    async def restore(self, peer: Peer, header: dict[str, Any]) -> None:
-        if self.error:
-            await peer.send(Kind.ERROR, self.error.to_wire())
-            return
-        body = bytearray()
-        while (frame := await peer.next()).kind == Kind.DATA:
-            body += frame.payload
-        assert frame.kind == Kind.END
-        self.unpacked.append(bytes(body))
-        await peer.send(Kind.REPLY, {"path": header["path"], "files": 3, "size": 99})
 
 
 @pytest.fixture
@@ -245,45 +207,30 @@ async def test_an_archive_that_is_being_made_is_nobodys_orphan(
     assert archives(world) == {(await making).id}
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["", "workspace", "/", "/etc", "/workspacex", "/workspace/../etc", "/tmp/..", "/home\0", "//"],
-)
-def test_other_directories_are_refused(path: str) -> None:
-    with pytest.raises(InvalidBackupConfigError):
-        directory(path)
-
-
-@pytest.mark.parametrize(
-    ("path", "clean"),
-    [("/workspace//a/./b/", "/workspace/a/b"), ("//tmp/x", "/tmp/x"), ("/var/tmp", "/var/tmp")],
-)
-def test_a_path_is_told_in_its_short_form(path: str, clean: str) -> None:
-    assert directory(path) == clean
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"compression": "rar"},
-        {"name": "x" * 257},
-        {"name": "a\nb"},
-        {"ttl_ms": 0},
-        {"ttl_ms": -1},
-        {"ttl_ms": 1 << 60},
-        {"excludes": ["a\nb"]},
-        {"excludes": ["x" * 5000]},
-        {"excludes": ["x"] * 1001},
-    ],
-)
-def test_options_that_could_never_work_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidBackupConfigError):
-        check(CreateBackup(dir="/tmp", **options))
-
-
 async def test_two_at_once_do_not_meet(engine: Engine, world: World, inside: Inside) -> None:
     box = engine.sandbox("N", "box")
     made = await asyncio.gather(*(engine.backups.create(box, WANTED) for _ in range(5)))
     assert archives(world) == {backup.id for backup in made}
     assert len({backup.sha256 for backup in made}) == 1
     assert json.loads(json.dumps(made[0].to_dict()))["id"] == made[0].id
+
+
+async def test_a_caller_who_leaves_parts_no_row_from_its_archive(
+    engine: Engine, world: World, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the store was told it keeps, whoever waits for it."""
+    add, told = engine.backups.shelf.add, asyncio.Event()
+
+    async def slow(*arguments: Any) -> None:
+        told.set()
+        await asyncio.sleep(0.05)
+        await add(*arguments)
+
+    monkeypatch.setattr(engine.backups.shelf, "add", slow)
+    making = asyncio.create_task(engine.backups.create(engine.sandbox("N", "box"), WANTED))
+    await told.wait()
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    (made,) = (await engine.backups.list("N", ListBackups())).backups
+    assert archives(world) == {made.id}
