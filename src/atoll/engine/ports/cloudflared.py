@@ -28,7 +28,8 @@ _LINES = 20
 _TAIL = 64 << 10
 _ADDRESS = re.compile(r"https://[a-z0-9-]+\.trycloudflare\.com\b")
 _NAMED = re.compile(r"(?:Added CNAME|hostname:)\s+([a-z0-9-]+(?:\.[a-z0-9-]+)+)")
-_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"]
+_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
+           "--bounding-set=-all", "--no-new-privs", "--"]  # fmt: skip
 
 
 def arguments(program: str, origin: str, name: str | None) -> list[str]:

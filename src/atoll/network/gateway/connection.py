@@ -1,8 +1,7 @@
 """A redirected connection: found out what it is, decided, carried out, written down.
 
-What it is, the client's first bytes say, also when they come late: a client that is silent until it is
-taken for a protocol in which the server speaks first, is connected, but as long as the server has not
-spoken, its first bytes decide as ever. Where it was going, the kernel says.
+What it is, the client's first bytes say, also when they come late (`opening`). Where it was going, the
+kernel says.
 """
 
 import asyncio
@@ -14,9 +13,10 @@ from contextlib import suppress
 from typing import Literal
 
 from atoll.host.pump import Channel
-from atoll.network.gateway import clienthello, peeking, sniff
+from atoll.network.gateway import clienthello, peeking
 from atoll.network.gateway.dialing import reason
 from atoll.network.gateway.handshake import Follower
+from atoll.network.gateway.opening import FIRST_BYTES, Opening
 from atoll.network.gateway.protocol import Decision
 from atoll.network.gateway.requests import Requests, Whence
 from atoll.network.gateway.sandbox import Sandbox
@@ -24,12 +24,6 @@ from atoll.network.gateway.shared import Shared
 from atoll.network.gateway.sniff import Kind
 from atoll.network.gateway.tunnel import Counts, tunnel
 from atoll.network.policy import Outbound, Protocol, Verdict
-
-FIRST_BYTES = 15.0
-"""Seconds that the client has until it is known what it wants."""
-
-QUIET = 0.25
-"""Seconds of silence after which the server may be one that speaks first (SSH, SMTP, MySQL)."""
 
 WEB_PORTS = frozenset({80, 443})
 
@@ -63,6 +57,9 @@ class Connection:
         self._begun = time.time()
         self._counts = Counts()
         self._server: socket.socket | None = None
+        self._opening = Opening(
+            client, self._connected, may_connect=self._may_connect, web=port in WEB_PORTS
+        )
         self._seen = Outbound(protocol="tcp", address=address, port=port)
         self._decided_once = False
         self._requests: Requests | None = None
@@ -102,8 +99,9 @@ class Connection:
             self._close()
 
     def _close(self) -> None:
-        if self._server:
-            self._server.close()
+        for server in (self._server, self._opening.server):
+            if server:
+                server.close()
         if self._requests:
             return  # its channel has the socket
         if not self._orderly:
@@ -114,7 +112,7 @@ class Connection:
     async def _serve(self) -> None:
         try:
             async with asyncio.timeout(FIRST_BYTES) as limit:
-                kind = await self._kind(limit)
+                kind = await self._opening.kind(limit)
                 hello = await self._hello() if kind is Kind.TLS else None
         except TimeoutError:
             self._ended("refused", "it did not say in time what it wants")
@@ -128,34 +126,8 @@ class Connection:
 
     # What it is
 
-    async def _kind(self, limit: asyncio.Timeout) -> Kind:
-        data = b""
-        while True:
-            if data or self._server or not self._may_speak_first():
-                await peeking.readable(self._client, len(data))
-            elif await self._spoke_first(limit):
-                return Kind.OTHER
-            more = peeking.peek(self._client, sniff.MAX)
-            ended, data = len(more) <= len(data), more
-            if kind := sniff.kind(data, web=self._port in WEB_PORTS):
-                return kind
-            if ended:
-                return Kind.HTTP if data else Kind.OTHER
-
-    def _may_speak_first(self) -> bool:
+    def _may_connect(self) -> bool:
         return self._port not in WEB_PORTS and self._decided("tcp").action == "allow"
-
-    async def _spoke_first(self, limit: asyncio.Timeout) -> bool:
-        """Wait for the client; if it is silent, connect and tell whether the server begins."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(QUIET):
-                await peeking.readable(self._client)
-                return False
-        self._server = await self._connected()
-        limit.reschedule(None)  # from here on it may be silent as long as its protocol likes
-        await peeking.first_readable([self._client, self._server])
-        limit.reschedule(asyncio.get_running_loop().time() + FIRST_BYTES)
-        return not peeking.peek(self._client, 1) and bool(peeking.peek(self._server, 1))
 
     async def _connected(self) -> socket.socket:
         try:
@@ -198,8 +170,8 @@ class Connection:
 
     async def _pass(self, verdict: Verdict, follower: Follower | None = None) -> None:
         """Carry the bytes as they are."""
-        if self._server is None:
-            self._server = await self._connected()
+        self._server = self._opening.server or await self._connected()
+        self._counts.up += self._opening.taken()
         await tunnel(
             self._client,
             self._server,

@@ -26,21 +26,26 @@ _VERSION = re.compile(rb"\sHTTP/", re.IGNORECASE)
 _HANDSHAKE = b"\x16\x03"
 
 
-def kind(data: bytes, *, web: bool) -> Kind | None:
+def kind(data: bytes, *, web: bool, ended: bool = False) -> Kind | None:
     """Return what begins with *data*, or None while that is open.
 
     Args:
         data: all that came.
         web: the port is one of the web: there nothing but TLS and HTTP is spoken.
+        ended: no more will come, so that nothing is open.
     """
-    if _HANDSHAKE.startswith(data[:2]):
+    if ended and not data:
+        return Kind.OTHER
+    if _HANDSHAKE.startswith(data[:2]) and not (ended and len(data) < 2):
         return Kind.TLS if len(data) >= 2 else None
     if web:
         return Kind.HTTP
-    line, ended = _first_line(data)
-    if ended:
+    line, whole = _first_line(data)
+    if whole:
         return Kind.HTTP if _is_request(line) else Kind.OTHER
-    if len(data) >= MAX:
+    if ended and not re.search(rb"[ \t]", line):
+        return Kind.OTHER  # a word alone is no request in any version of HTTP
+    if ended or len(data) >= MAX:
         return Kind.HTTP if _may_become_request(line) else Kind.OTHER
     return None if _may_become_request(line) else Kind.OTHER
 

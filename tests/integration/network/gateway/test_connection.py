@@ -3,7 +3,7 @@ import ssl
 
 import pytest
 
-from atoll.network.gateway import connection
+from atoll.network.gateway import connection, opening
 from integration.network.gateway.harness import NEIGHBOUR, Harness, policy
 
 GET = b"GET / HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n"
@@ -92,7 +92,7 @@ async def test_a_server_may_speak_first(gateway: Harness) -> None:
 async def test_silence_does_not_make_a_request_something_else(
     gateway: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "QUIET", 0.01)
+    monkeypatch.setattr(opening, "QUIET", 0.01)
     gateway.put(policy(allowed=("good.test",)))
     gateway.name("good.test", "127.0.0.1")
     met = asyncio.Event()

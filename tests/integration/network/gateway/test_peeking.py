@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from atoll.network.gateway.peeking import peek, readable
+from atoll.network.gateway.peeking import is_readable, peek, readable
 
 
 async def connected() -> tuple[socket.socket, socket.socket]:
@@ -36,4 +36,17 @@ async def test_only_more_than_was_seen_wakes() -> None:
     assert peek(near, 10) == b"abcd"
     far.close()
     await asyncio.wait_for(readable(near, 4), 10)
+    near.close()
+
+
+async def test_what_is_there_is_told_at_once() -> None:
+    near, far = await connected()
+    assert not is_readable(near)
+    far.sendall(b"abc")
+    await readable(near)
+    assert is_readable(near, 2)
+    assert not is_readable(near, 3)
+    far.close()
+    await asyncio.wait_for(readable(near, 3), 10)
+    assert is_readable(near, 3)
     near.close()

@@ -38,3 +38,18 @@ def test_on_ports_of_the_web_nothing_but_the_web_is_spoken(data: bytes) -> None:
 def test_a_line_without_end_is_decided_at_last() -> None:
     assert sniff.kind(b"GET /" + b"a" * sniff.MAX, web=False) is Kind.HTTP
     assert sniff.kind(b" " * sniff.MAX, web=False) is Kind.HTTP
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"", Kind.OTHER),
+        (b"\x16", Kind.OTHER),
+        (b"stats", Kind.OTHER),
+        (b"\r\nstats", Kind.OTHER),
+        (b"GET /", Kind.HTTP),
+        (b"get\t/", Kind.HTTP),
+    ],
+)
+def test_an_end_decides(data: bytes, found: Kind) -> None:
+    assert sniff.kind(data, web=False, ended=True) is found
