@@ -96,3 +96,19 @@ async def test_a_secret_is_a_placeholder_inside_or_refused(
             with pytest.raises(errors.NotSupportedByRuntimeError):
                 await box.exec("true")
         await env.Sandbox.secrets.delete("CONFORMANCE")
+
+
+async def test_without_internet_nothing_is_reached_or_it_is_refused(
+    url: str, sandbox: atoll.Sandbox, level: str
+) -> None:
+    """A level that cannot cut a sandbox off must not start one that counts on it."""
+    async with atoll.connect(url) as env:
+        box = atoll.get_sandbox(env.Sandbox, sandbox.id, enable_internet=False)
+        if level not in {"container", "bwrap"}:
+            with pytest.raises(errors.NotSupportedByRuntimeError):
+                await box.exec("true")
+            return
+        fetch = "import socket; socket.create_connection(('203.0.113.7', 80), 3)"
+        result = await box.exec(["python3", "-c", fetch])
+        assert result.exit_code == 1
+        assert "[Errno " in result.stderr  # at once, not after the timeout

@@ -135,7 +135,12 @@ class Slot(Protocol):
 
 
 class Networks(Protocol):
-    """`atoll.network.slots`. A slot that is acquired reaches nothing until its mode is set."""
+    """`atoll.network.slots`. A slot that is acquired reaches nothing until its mode is set.
+
+    `closes`: whether it can be held to that; else every sandbox reaches what its host does.
+    """
+
+    closes: bool
 
     async def acquire(self, host_ref: str) -> Slot: ...
     async def release(self, host_ref: str) -> None: ...

@@ -53,6 +53,8 @@ class NetworkSlots:
         engine_id: names the packet filter and the slots of this engine.
     """
 
+    closes = True
+
     def __init__(self, settings: NetworkSettings, engine_id: str, *, base: Path = BASE) -> None:
         self._settings = settings
         self._plan = plan.Plan(settings.cidr, settings.cidr6)

@@ -25,6 +25,8 @@ class Loopback(msgspec.Struct, frozen=True):
 class UserNetworks:
     """Has nothing to give, to keep or to take back."""
 
+    closes = True
+
     async def acquire(self, host_ref: str) -> Loopback:
         """Return the description of a fresh namespace."""
         del host_ref

@@ -190,6 +190,8 @@ class Roots(bare.BareRoots):
 class Networks(bare.BareNetworks):
     """Counts slots in use; fails on request."""
 
+    closes = True
+
     def __init__(self) -> None:
         self.used: set[str] = set()
         self.modes: dict[str, Mode] = {}

@@ -145,7 +145,7 @@ class BareLayers(Storeless):
         await asyncio.to_thread(copy, self._base / layer_id, self._base / copy_id)
 
     async def resize(self, layer_id: str, size_bytes: int) -> None:
-        """Nothing is enforced."""
+        """Nothing is enforced: modes but ``direct`` are refused before."""
 
     async def delete(self, layer_id: str) -> None:
         """Remove the directory."""
@@ -199,6 +199,8 @@ class BareSlot(msgspec.Struct, frozen=True):
 class BareNetworks:
     """The host's network, for everybody."""
 
+    closes = False
+
     async def acquire(self, host_ref: str) -> BareSlot:
         """Return the host's network."""
         return BareSlot()
@@ -210,7 +212,7 @@ class BareNetworks:
         """Nothing was made."""
 
     async def set_mode(self, host_ref: str, mode: Mode) -> None:
-        """Nothing is enforced."""
+        """Nothing is enforced: modes but ``direct`` are refused before."""
 
     async def traffic(self, host_ref: str) -> tuple[int, int]:
         """Nothing is counted."""

@@ -64,8 +64,16 @@ class Enforcing:
         """Refuse a policy that this level cannot hold a sandbox to.
 
         Raises:
-            NotSupportedByRuntimeError: connections are to be chosen, and there is no gateway.
+            NotSupportedByRuntimeError: connections are to be chosen, and there is no gateway; or
+                refused, and nothing here can.
         """
+        if not self._networks.closes and effective.mode(wanted) != "direct":
+            raise NotSupportedByRuntimeError(
+                "what a sandbox reaches is not decided by this engine, but by the network around it",
+                context={"sandbox": wanted.key},
+                suggestion="leave enable_internet, hosts, handlers and secrets away, and close that "
+                "network: on Kubernetes by a NetworkPolicy",
+            )
         if self.gateway is None and effective.mode(wanted) == "gated":
             raise NotSupportedByRuntimeError(
                 "hosts, handlers and secrets need level container: this one has no egress gateway",

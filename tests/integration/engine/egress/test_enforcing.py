@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from atoll.engine.bare.parts import BareNetworks
 from atoll.engine.egress import effective
 from atoll.engine.egress.enforcing import Enforcing, log_name
 from atoll.engine.egress.stored import Egress
@@ -100,3 +101,12 @@ async def test_where_there_is_no_gateway_connections_cannot_be_chosen(world: Wor
 def test_a_log_is_of_one_sandbox() -> None:
     assert log_name("N/a") != log_name("N/b")
     assert len(log_name("N/a")) == 32
+
+
+async def test_where_nothing_can_be_enforced_nothing_is_promised() -> None:
+    """A sandbox that is taken for cut off, and is not, is worse than none."""
+    enforcing = Enforcing(BareNetworks(), NetworkSettings(), None)
+    await enforcing.enforce("r", OPEN)
+    for policy in (LISTED, CUT):
+        with pytest.raises(NotSupportedByRuntimeError, match="network around it"):
+            await enforcing.enforce("r", policy)

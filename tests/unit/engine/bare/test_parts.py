@@ -26,5 +26,6 @@ async def test_nothing_is_made_for_a_network() -> None:
     assert (await networks.acquire("r")).netns is None
     await networks.release("r")
     await networks.adopt([])
-    await networks.set_mode("r", "closed")
+    await networks.set_mode("r", "direct")
     assert await networks.list() == []
+    assert not networks.closes
