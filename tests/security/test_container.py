@@ -54,6 +54,12 @@ def with_kmsg(config: dict[str, Any]) -> None:
     config["mounts"].append(mount)
 
 
+def with_raw_sockets(config: dict[str, Any]) -> None:
+    unfiltered(config)
+    for held in config["process"]["capabilities"].values():
+        held.append("CAP_NET_RAW")
+
+
 def unchanged(config: dict[str, Any]) -> None:
     pass
 
@@ -73,6 +79,7 @@ WEAKENED: list[tuple[str, Callable[[dict[str, Any]], None], bool, set[str]]] = [
     ("schedule_of_the_agent", unchanged, False, {"sched_setaffinity", "setpriority", "ioprio_set"}),
     ("devices", with_kmsg, True, {"/dev/kmsg"}),
     ("status", privileged, False, {"one filter only"}),
+    ("spoofing", with_raw_sockets, False, {"raw socket 17 3 768", "raw socket 2 3 1"}),
 ]
 
 

@@ -1,16 +1,21 @@
 """Probes from outside: each holds on an engine, and fails where what it is about was taken away."""
 
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+import atoll
 from atoll.probes import calls
 from atoll.probes import site as sites
 from atoll.probes.box import Box
-from atoll.probes.outside import agents, callers, copies, exhaustion, files, previews
+from atoll.probes.outside import agents, buckets, callers, copies, exhaustion, files, previews
 from atoll.probes.outside.peers import PEERS
 from atoll.probes.site import NAMESPACE, Site
 from atoll.wire import ops
@@ -42,8 +47,13 @@ def test_a_probe_finds_nothing(site: Site, probe: Any) -> None:
     assert probe(site) == []
 
 
+LONGER = [
+    callers.injection, exhaustion.neighbours, agents.hostile_agents, buckets.boundary,
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("probe", [callers.injection, exhaustion.neighbours, agents.hostile_agents])
+@pytest.mark.parametrize("probe", LONGER)
 def test_a_probe_that_takes_longer_finds_nothing(site: Site, probe: Any) -> None:
     assert probe(site) == []
 
@@ -86,6 +96,28 @@ def test_a_volume_that_is_not_read_only_is_noticed(
 
     monkeypatch.setattr(files, "result", told)
     assert "the volume has changed" in files.read_only_volumes(site)
+
+
+def test_a_folder_of_the_host_that_is_inside_is_noticed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weakened run of links: inside, a volume has the name that its folder has on the host."""
+    place = f"/v2/namespaces/{NAMESPACE}/volumes"
+    assert site.client.post(place, json={"name": "out"}).is_success
+    assert site.client.put(f"{place}/out/files", params={"path": "marker"}, content=b"").is_success
+    (marker,) = site.state_dir.rglob("marker")
+    marker.unlink()
+    box, folder = site.box, str(marker.parent)
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", lambda **_: nullcontext(folder))
+    monkeypatch.setattr(site, "box", lambda: box(volumes={folder: "out"}))
+    found = files.links(site)
+    assert {"read through absolute", "a file of the host was changed"} <= set(found)
+
+
+def test_a_mount_of_the_whole_bucket_is_noticed(site: Site) -> None:
+    """The weakened run of buckets."""
+    found = buckets.boundary(site, prefix="")
+    assert {"read theirs/secret", "listed theirs", "wrote theirs/written"} <= set(found)
 
 
 def test_an_archive_that_gets_out_is_noticed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +183,30 @@ def test_an_engine_that_takes_any_value_is_noticed(
     found = callers.against_the_host(site)
     assert "image '/root': taken" in found
     assert "a folder of the host: taken" in found
+
+
+_TRUSTING = """
+from atoll.engine.link import checks, losses
+
+def trusting(detail):
+    raise ValueError(detail)
+
+checks.check = lambda frame: None
+losses.improper = trusting
+"""
+
+
+@pytest.mark.slow
+def test_an_engine_that_trusts_its_agents_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weakened run of hostile agents: what they answer is not looked at."""
+    (tmp_path / "sitecustomize.py").write_text(_TRUSTING)
+    path = os.pathsep.join([str(tmp_path), str(Path(atoll.__file__).parents[1])])
+    monkeypatch.setenv("PYTHONPATH", path)
+    with sites.opened("container") as opened:
+        found = agents.hostile_agents(opened, {"wrong_answer": PEERS["wrong_answer"]})
+    assert any(one.startswith("wrong_answer: stat: an error without a type") for one in found)
 
 
 def test_a_fault_of_the_engine_and_a_silence_are_noticed() -> None:

@@ -12,7 +12,7 @@ from atoll.runtime.oci.bundle import AGENT_DIR
 
 _PACKAGE = "atoll.probes.inside"
 _PARENTS = ("atoll", "atoll.probes", _PACKAGE)
-_MODULES = ("attempts", "boundary", "kernel", "network")
+_MODULES = ("attempts", "boundary", "kernel", "network", "egress")
 """In the order of their imports."""
 
 _START = """

@@ -14,7 +14,6 @@ _SECONDS = 1.5
 METADATA = (
     ("169.254.169.254", 80),  # AWS, GCP, Azure, OpenStack
     ("169.254.170.2", 80),  # credentials of ECS tasks
-    ("169.254.169.253", 53),  # AWS's resolver
     ("100.100.100.200", 80),  # Alibaba Cloud
     ("192.0.0.192", 80),  # Oracle Cloud
     ("fd00:ec2::254", 80),

@@ -1,9 +1,10 @@
-"""10 to 13: what of the host and of other sandboxes can be reached, and DNS as a way out."""
+"""10 to 14: what of the host and of other sandboxes can be reached, and ways past a list of hosts."""
 
 import secrets
 from pathlib import Path
 from typing import Any
 
+from atoll.errors import NotSupportedByRuntimeError
 from atoll.probes.box import Box
 from atoll.probes.site import Site
 
@@ -21,9 +22,18 @@ def east_west(site: Site) -> list[str]:
     return box.probe("network.east_west", **facts)
 
 
+_OWN_ADDRESS = """
+import socket
+asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+asking.connect(("192.0.2.1", 9))
+print(asking.getsockname()[0])
+"""
+"""That by which anybody else is reached; nothing is sent."""
+
+
 def _serving(box: Box) -> list[str]:
     box.serve("neighbour", _PORT, bind="0.0.0.0")
-    return _local_addresses(box.read("/proc/net/fib_trie").decode())
+    return [box.python(_OWN_ADDRESS).strip()]
 
 
 def _gateways(box: Box) -> list[str]:
@@ -66,3 +76,21 @@ def names_as_a_way_out(site: Site) -> list[str]:
     """13: without internet no name is resolved, and no resolver can be asked directly."""
     box = site.box(enableInternet=False)
     return box.probe("network.resolving", label="p" + secrets.token_hex(8))
+
+
+_ALLOWED = "allowed.example"
+"""No resolver knows an address of it, so nothing is ever let out for it."""
+_DENIED, _NAME = "1.1.1.1", "one.one.one.one"
+
+
+def ways_round_a_list(site: Site) -> list[str]:
+    """14: with a list of one host, no spelling and no head of a request reaches another.
+
+    Raises:
+        NotSupportedByRuntimeError: there is no internet that a list could keep a sandbox from.
+    """
+    if not site.box().probe("egress.plain", address=_DENIED):
+        raise NotSupportedByRuntimeError(f"{_DENIED} is not reached here without a list either")
+    box = site.box()
+    box.told("POST", "/network", json={"allowedHosts": [_ALLOWED]})
+    return box.probe("egress.gaps", allowed=_ALLOWED, address=_DENIED, server=_NAME)
