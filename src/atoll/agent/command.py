@@ -31,6 +31,9 @@ _PATIENCE: Final = 0.003
 """Seconds after which a command that neither ended nor failed is looked at."""
 
 _WAKE: Final = 0.005
+_ORPHANS: Final = 0.2
+"""Seconds between two looks at orphans that this process is not told of."""
+
 _ROUND: Final = 64
 """Children looked at before everything else has its turn."""
 
@@ -104,6 +107,8 @@ class Command:
 
     def begin(self, context: launch.Context) -> None:
         """Start the program."""
+        if not self._config.subreapers:
+            self._ending.session = self._stub.pid
         if not self._settled:
             self._attempt(lambda: self._execute(context))
 
@@ -219,7 +224,7 @@ class Command:
     def signal(self, number: int, *, whole_tree: bool) -> None:
         """Send a signal to the command, or to everything it started."""
         if whole_tree:
-            tree.signal_all(os.getpid(), number)
+            tree.signal_all(os.getpid(), number, self._ending.session)
         elif self._running and self._status is None:
             os.kill(self._stub.pid, number)
 
@@ -253,10 +258,19 @@ class Command:
                     self._ended(status)
             self._loop.soon(self._reap)
         except ChildProcessError:
+            if self._has_orphans():
+                self._loop.later(_ORPHANS, self._reap)
+                return
             self._childless = True
             self._ending.done()
             self._settle()
             self._on_childless()
+
+    def _has_orphans(self) -> bool:
+        """Whether something of the command lives on that is no child of ours: see `tree`."""
+        if self._config.subreapers or not self._begun:
+            return False
+        return bool(tree.descendants(os.getpid(), self._stub.pid))
 
     def _stopped(self, pid: int) -> None:
         """A command may be stopped, and stays so; the stub that is to become it may not."""

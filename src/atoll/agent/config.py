@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from atoll.agent.devices import Devices
 
-_OWN: Final = {"files", "devices", "subreapers"}
+_OWN: Final = {"files", "devices"}
 """Fields that the agent finds out by itself."""
 
 
@@ -32,7 +32,7 @@ class Config(NamedTuple):
         None  # `env` and `workdir` of an image that only the agent sees
     )
     devices: Devices = Devices()
-    subreapers: bool = True  # whether the kernel knows them (gVisor does not)
+    subreapers: bool = True  # whether all kernels of this level know them
 
 
 def parse(data: bytes) -> Config:

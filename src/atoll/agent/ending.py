@@ -15,7 +15,11 @@ UNKILLABLE: Final = 5.0
 
 
 class Ending:
-    """Ends everything below this process; *on_stuck* is called when KILL does not help."""
+    """Ends everything below this process; *on_stuck* is called when KILL does not help.
+
+    Attributes:
+        session: whose orphans are ended too: see `atoll.agent.tree`.
+    """
 
     def __init__(self, loop: Loop, on_stuck: Callable[[], None]) -> None:
         self._loop, self._on_stuck = loop, on_stuck
@@ -23,13 +27,14 @@ class Ending:
         self._stuck: Timer | None = None
         self._pause = _AGAIN
         self.reason: str | None = None
+        self.session = -1
 
     def begin(self, reason: str, grace: float, number: int = signal.SIGTERM) -> None:
         """Send *number* now, KILL after *grace* seconds. The first reason is the one that counts."""
         first = self.reason is None
         self.reason = self.reason or reason
         if first:
-            tree.signal_all(os.getpid(), number)
+            tree.signal_all(os.getpid(), number, self.session)
         self._again(grace)
 
     def done(self) -> None:
@@ -40,7 +45,7 @@ class Ending:
         self._timer = self._stuck = None
 
     def _kill(self) -> None:
-        tree.kill_all(os.getpid())
+        tree.kill_all(os.getpid(), self.session)
         self._stuck = self._stuck or self._loop.later(UNKILLABLE, self._on_stuck)
         self._pause = min(self._pause * 2, _AGAIN_MOST)
         self._again(self._pause)

@@ -8,6 +8,7 @@ sandbox's /proc is masked here by the same mounts.
 All of it happens before the commands' filter, which refuses every call that is used here.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ from atoll.agent.descriptors import keep_only
 
 MAX_NAMESPACES: Final = 128
 """Each takes about 2 MB of the agent's cgroup, with its init process and its mounts."""
+
+_UNABLE: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+"""What kernels and filters say that do not give what is needed: gVisor's has no pidfds to enter."""
 
 _PROC: Final = "/proc"
 _VIEW: Final = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
@@ -121,7 +125,9 @@ class Isolation:
             )
         try:
             made = PidNamespace(passed_on=self._passed_on)
-        except PermissionError as error:
+        except OSError as error:
+            if error.errno not in _UNABLE:
+                raise
             raise errors.NotSupportedByRuntimeError(
                 "this runtime gives sessions no processes of their own",
                 context={"field": "isolation"},

@@ -1,6 +1,7 @@
 """From the configuration to the router that runs."""
 
 import gc
+import os
 import resource
 import socket
 import sys
@@ -20,12 +21,9 @@ def run(data: bytes, first: socket.socket | None) -> None:
     settings = config.parse(data)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    settings = settings._replace(
-        files=max(settings.files, soft),
-        devices=open_devices(),
-        # On a bare host it is needed: orphans must not reach the host's init.
-        subreapers=kernel.become_subreaper(),
-    )
+    settings = settings._replace(files=max(settings.files, soft), devices=open_devices())
+    if os.getpid() != 1:  # on a bare host: orphans must not reach the host's init
+        kernel.become_subreaper()
     gc.collect()
     gc.freeze()  # forked children then share these pages for good
     router = Router(settings)

@@ -58,7 +58,7 @@ def supervise(sock: socket.socket, config: Config, namespace: PidNamespace | Non
         events = () if config.memory_events is None else (config.memory_events,)
         keep = {0, 1, 2, sock.fileno(), *config.procs, *events, *config.devices} - {-1}
         keep_only(keep)
-        kernel.become_subreaper()
+        config = config._replace(subreapers=kernel.become_subreaper())
         give_way(OOM_SCORE_ADJ)
         gc.disable()  # a collection at any time would copy every page it looks at
         gc.freeze()

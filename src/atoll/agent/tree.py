@@ -5,8 +5,8 @@ before it is killed: a stopped parent can neither fork again nor reap, so a list
 become another process while it is signalled. A process that forks while it is being stopped is
 found in the next round.
 
-gVisor knows no subreapers: an orphan is the router's there. It is found by the session it is in, as
-long as something else of that session is still below the supervisor.
+gVisor knows no subreapers: an orphan is the router's there. It is found by its session: the command's
+own, or one of what is still below the supervisor.
 """
 
 import os
@@ -53,16 +53,20 @@ def below(root: int, parents: Mapping[int, int]) -> list[int]:
     return queue[1:]
 
 
-def descendants(root: int) -> list[int]:
-    """Return the processes below *root*; zombies too, they may have living threads or children."""
-    return members(root, dict(_origins()))
+def descendants(root: int, session: int = -1) -> list[int]:
+    """Return the processes below *root*; zombies too, they may have living threads or children.
+
+    Args:
+        session: whose orphans belong to it.
+    """
+    return members(root, dict(_origins()), session)
 
 
-def members(root: int, origins: Mapping[int, Origin]) -> list[int]:
+def members(root: int, origins: Mapping[int, Origin], session: int = -1) -> list[int]:
     """Return every process below *root*, and orphans of their sessions with all below."""
     parents = {pid: origin.parent for pid, origin in origins.items()}
     found = below(root, parents)
-    sessions = {origins[pid].session for pid in found}
+    sessions = {session} | {origins[pid].session for pid in found}
     orphans = [
         pid
         for pid, origin in origins.items()
@@ -71,25 +75,25 @@ def members(root: int, origins: Mapping[int, Origin]) -> list[int]:
     return found + [one for pid in orphans for one in (pid, *below(pid, parents))]
 
 
-def signal_all(root: int, number: int) -> None:
+def signal_all(root: int, number: int, session: int = -1) -> None:
     """Send signal *number* to every process below *root*, and wake the stopped ones for it."""
-    for pid in descendants(root):
+    for pid in descendants(root, session):
         send(pid, number)
         if number != signal.SIGSTOP:
             send(pid, signal.SIGCONT)
 
 
-def kill_all(root: int) -> None:
+def kill_all(root: int, session: int = -1) -> None:
     """Stop everything below *root* until nothing new appears, then kill it."""
     stopped: set[int] = set()
     for _ in range(MAX_ROUNDS):
-        new = set(descendants(root)) - stopped
+        new = set(descendants(root, session)) - stopped
         if not new:
             break
         for pid in new:
             send(pid, signal.SIGSTOP)
         stopped |= new
-    for pid in descendants(root):
+    for pid in descendants(root, session):
         send(pid, signal.SIGKILL)
 
 

@@ -22,6 +22,9 @@ def test_orphans_of_the_sessions_below_are_members_too() -> None:
         1: Origin(0, 1),
     }
     assert members(2, origins) == [10, 11, 12]
+    del origins[10]
+    assert members(2, origins) == []
+    assert members(2, origins, 10) == [11, 12]
 
 
 def test_everything_below_is_found_parents_first() -> None:

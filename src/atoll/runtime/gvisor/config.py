@@ -69,7 +69,7 @@ def agent_argv(host: Host) -> list[str]:
 def agent_config(spec: ContainerSpec, token: str) -> bytes:
     """Return the agent's standard input; see `atoll.agent.config`."""
     address = {"host": spec.address, "port": AGENT_PORT}
-    return json.dumps(configuration(spec, tcp=address, token=token)).encode()
+    return json.dumps(configuration(spec, tcp=address, token=token, subreapers=False)).encode()
 
 
 def _namespaces(spec: ContainerSpec) -> list[dict[str, str]]:

@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 
 from atoll.errors import ContainerUnavailableError
 from atoll.host import linux, tcp
+from atoll.host.mounts import mounts_below, read_mounts
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import TOKEN_FILE, Container, ContainerSpec
 from atoll.runtime.gvisor import config, program
@@ -130,6 +131,7 @@ class GvisorRuntime(OciRuntime):
                 "log": spec.run_dir / "runtime.log",
                 "log-format": "json",
                 "network": "sandbox",
+                "file-access": _access(spec.rootfs),
             },
             bundle_dir=spec.run_dir,
             pid_file=spec.run_dir / "pid",
@@ -164,6 +166,15 @@ class GvisorRuntime(OciRuntime):
             file = Path(record.run_dir, "hostname")
             # In place: the file is bound into the sandbox, a new one would not be.
             await run_to_end(file.write_text, hostname + "\n")
+
+
+def _access(rootfs: Path) -> str:
+    """Return whether gVisor may take what it knows of files for true.
+
+    Not where a volume is mounted: others change it. Asking each time is slower: a program that looks
+    at 4,700 files took 1.5 s instead of 1.0 (measured).
+    """
+    return "shared" if mounts_below(rootfs, read_mounts()) else "exclusive"
 
 
 def _keep_tmp(rootfs: Path) -> None:

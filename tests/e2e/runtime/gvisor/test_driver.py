@@ -85,6 +85,17 @@ async def test_code_runs_and_a_timeout_ends_what_it_should(box: atoll.Sandbox) -
     assert (await box.exec("pgrep -c sleep")).stdout == "0\n"
 
 
+async def test_what_a_session_leaves_behind_ends_with_it(box: atoll.Sandbox) -> None:
+    """gVisor knows no subreapers: its orphans are the agent's, not their command's."""
+    session = await box.create_session(id="s")
+    await session.exec("sleep 614 & (sleep 615 &)")
+    assert (await box.exec(["pgrep", "-c", "sleep"])).stdout == "2\n"
+    await box.delete_session("s")
+    assert (await box.exec(["pgrep", "-c", "sleep"])).stdout == "0\n"
+    with pytest.raises(atoll.NotSupportedByRuntimeError):
+        await box.create_session(id="i", isolation=True)
+
+
 async def test_the_agent_answers_root_of_the_host_with_the_token_only(
     engines: Engines, box: atoll.Sandbox
 ) -> None:
