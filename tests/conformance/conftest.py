@@ -24,11 +24,15 @@ from atoll.cli.doctor import examine
 from atoll.images.store import ImageStore
 from atoll.load_settings import load
 from conformance.clients import CLIENTS, AsyncClient, Client
+from conformance.differences import of_gvisor
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clients(*names): other clients that run this case too")
     config.addinivalue_line("markers", "beyond_bwrap(what): a user without root cannot give that")
+    config.addinivalue_line(
+        "markers", "beyond_gvisor(row): of the differences in docs/isolation.md"
+    )
     config.addinivalue_line("markers", "container: harms or needs more than the fake runtime has")
 
 
@@ -75,6 +79,8 @@ def _fits(request: pytest.FixtureRequest, level: str) -> None:
         pytest.skip("the fake runtime runs on the host itself")
     if level == "bwrap" and (marker := request.node.get_closest_marker("beyond_bwrap")):
         pytest.skip(f"level bwrap has no {marker.args[0]}")
+    if level == "gvisor" and (marker := request.node.get_closest_marker("beyond_gvisor")):
+        pytest.skip(f"level gvisor, {marker.args[0]}: {of_gvisor()[marker.args[0]]}")
 
 
 @pytest.fixture(scope="session")

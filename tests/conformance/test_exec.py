@@ -150,8 +150,8 @@ async def test_x16_more_than_a_result_holds_is_cut_and_counted(box: Client) -> N
 @ALSO_BRIDGE
 async def test_x18_a_background_child_does_not_hold_the_result_and_lives_on(box: Client) -> None:
     start = time.monotonic()
-    result = await box.exec("sleep 30 & echo $!")
-    assert time.monotonic() - start < 3
+    result = await box.exec("sleep 90 & echo $!")
+    assert time.monotonic() - start < 30
     assert (await box.exec(f"kill -0 {result.text}")).code == 0
 
 

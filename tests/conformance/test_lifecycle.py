@@ -168,6 +168,7 @@ async def test_l06_reading_wakes_nothing(sandbox: atoll.Sandbox, env: atoll.Envi
 
 
 @pytest.mark.beyond_bwrap("limit of memory in use")
+@pytest.mark.beyond_gvisor("out of memory")
 @pytest.mark.container
 @pytest.mark.clients("sync", "http")
 async def test_l11_out_of_memory_is_told_and_the_next_command_runs(box: Client) -> None:
@@ -180,6 +181,7 @@ async def test_l11_out_of_memory_is_told_and_the_next_command_runs(box: Client) 
 
 
 @pytest.mark.beyond_bwrap("limit of memory in use")
+@pytest.mark.beyond_gvisor("out of memory")
 @pytest.mark.container
 async def test_l11_the_result_says_that_memory_was_the_reason(sandbox: atoll.Sandbox) -> None:
     slowly = "x = []\nwhile True: x.append(bytearray(1 << 20))"
@@ -199,7 +201,10 @@ ATTACKS = {
 @pytest.mark.container
 @pytest.mark.parametrize(
     "attack",
-    ["fork bomb", *(pytest.param(name, marks=pytest.mark.slow) for name in [*ATTACKS][1:])],
+    [
+        pytest.param("fork bomb", marks=pytest.mark.beyond_gvisor("processes")),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in [*ATTACKS][1:]),
+    ],
 )
 async def test_l12_a_sandbox_under_attack_answers_and_can_be_destroyed(
     env: atoll.Environment, sandbox_id: str, attack: str

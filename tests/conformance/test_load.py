@@ -92,6 +92,7 @@ async def _drained(output: AsyncIterator[bytes]) -> None:
         pass
 
 
+@pytest.mark.beyond_gvisor("isolated sessions")
 async def test_a_hundred_sessions_work_and_leave_nothing(url: str, sandbox_id: str) -> None:
     """Each second one is isolated."""
     async with large(url, sandbox_id) as sandbox:
@@ -111,6 +112,7 @@ async def test_a_hundred_sessions_work_and_leave_nothing(url: str, sandbox_id: s
         assert left.stdout == "0\n"
 
 
+@pytest.mark.beyond_gvisor("isolated sessions")
 async def test_thousands_of_mixed_commands_leave_nothing_behind(url: str, sandbox_id: str) -> None:
     async with large(url, sandbox_id) as sandbox:
         sessions = [await sandbox.create_session(id=f"s{n}", isolation=n == 0) for n in range(3)]

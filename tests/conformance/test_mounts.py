@@ -18,6 +18,7 @@ AT = "/workspace/data"
 
 
 @pytest.mark.beyond_bwrap("buckets")
+@pytest.mark.beyond_gvisor("buckets")
 @pytest.mark.parametrize(
     ("path", "fields", "error"),
     [

@@ -115,6 +115,7 @@ async def test_s10_one_that_exited_keeps_its_code(sandbox: atoll.Sandbox) -> Non
     assert (process.status, process.exit_code, process.reason) == ("failed", 3, None)
 
 
+@pytest.mark.beyond_gvisor("daemons")
 async def test_s10_a_tree_that_hides_from_its_parent_is_killed_too(sandbox: atoll.Sandbox) -> None:
     process = await sandbox.start_process("setsid -f sleep 88888; (sleep 88888 &); sleep 88888")
     while await count(sandbox, "^sleep [8]8888") < 3:

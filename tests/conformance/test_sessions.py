@@ -107,6 +107,7 @@ async def test_reading_about_a_sleeping_sandbox_does_not_wake_it(
     assert (await sandbox.get_state()).status == "stopped"
 
 
+@pytest.mark.beyond_gvisor("isolated sessions")
 @pytest.mark.container
 async def test_an_isolated_session_has_its_own_view_of_processes(sandbox: atoll.Sandbox) -> None:
     outer = await sandbox.start_process(["sleep", "4646"])
@@ -124,6 +125,7 @@ async def test_an_isolated_session_has_its_own_view_of_processes(sandbox: atoll.
     assert left.stdout.strip() == "0"
 
 
+@pytest.mark.beyond_gvisor("isolated sessions")
 @pytest.mark.container
 async def test_an_isolated_session_has_terminals_and_survives_a_stop(
     sandbox: atoll.Sandbox,

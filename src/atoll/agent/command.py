@@ -31,8 +31,10 @@ _PATIENCE: Final = 0.003
 """Seconds after which a command that neither ended nor failed is looked at."""
 
 _WAKE: Final = 0.005
+
 _ORPHANS: Final = 0.2
-"""Seconds between two looks at orphans that this process is not told of."""
+_ORPHANS_MOST: Final = 1.0
+"""Seconds between two looks at orphans that this process is not told of: at first, and at most."""
 
 _ROUND: Final = 64
 """Children looked at before everything else has its turn."""
@@ -91,6 +93,8 @@ class Command:
         self._drained = False
         self._settled = False
         self._childless = self._waking = False
+        self._looking: Timer | None = None
+        self._look = _ORPHANS
         loop.on_child(self._reap)
         loop.soon(self._reap)
 
@@ -259,7 +263,7 @@ class Command:
             self._loop.soon(self._reap)
         except ChildProcessError:
             if self._has_orphans():
-                self._loop.later(_ORPHANS, self._reap)
+                self._look_again()
                 return
             self._childless = True
             self._ending.done()
@@ -271,6 +275,12 @@ class Command:
         if self._config.subreapers or not self._begun:
             return False
         return bool(tree.descendants(os.getpid(), self._stub.pid))
+
+    def _look_again(self) -> None:
+        if self._looking:
+            self._looking.cancel()
+        self._looking = self._loop.later(self._look, self._reap)
+        self._look = min(2 * self._look, _ORPHANS_MOST)
 
     def _stopped(self, pid: int) -> None:
         """A command may be stopped, and stays so; the stub that is to become it may not."""

@@ -248,7 +248,8 @@ class Router:
                 if not pid:
                     return
                 if os.WIFSTOPPED(status):  # by root inside: whoever waits for it would hang
-                    self._wake(pid)
+                    if self._config.subreapers or pid in self._known():
+                        self._wake(pid)
                     continue
                 if status and self._config.subreapers:  # else any orphan ends up here
                     self._kill_orphans()
@@ -267,11 +268,16 @@ class Router:
         self._waking.discard(pid)
         tree.send(pid, signal.SIGCONT)
 
+    def _known(self) -> set[int]:
+        """Return the children that were forked here; others are orphans."""
+        own = self._commands.pids() | self._children.pids() | self._code.pids()
+        return own | self._isolation.pids()
+
     def _kill_orphans(self, pause: float = _POLL) -> None:
         """A supervisor was killed: nobody would end or reap what it leaves, so it goes too."""
         inits = self._isolation.pids()
-        known = self._commands.pids() | self._children.pids() | self._code.pids() | inits
-        if tree.kill_strangers({os.getpid(), *inits}, known):  # for ever, if it hangs in the kernel
+        strangers = tree.kill_strangers({os.getpid(), *inits}, self._known())
+        if strangers:  # for ever, if one hangs in the kernel
             self.loop.later(pause, lambda: self._kill_orphans(min(2 * pause, _POLL_MOST)))
 
 

@@ -5,8 +5,8 @@ before it is killed: a stopped parent can neither fork again nor reap, so a list
 become another process while it is signalled. A process that forks while it is being stopped is
 found in the next round.
 
-gVisor knows no subreapers: an orphan is the router's there. It is found by its session: the command's
-own, or one of what is still below the supervisor.
+gVisor knows no subreapers: an orphan is the router's there. It is found by its session: that of the
+command, or of something that is still below the supervisor.
 """
 
 import os

@@ -72,6 +72,7 @@ class ScriptedRuntime:
         self.pid = 1  # of every container
         self.starts = 0
         self.delay = 0.0
+        self.tells = True  # the peers of a container that it ends
         self.scripts: dict[str, Script] = {"exec": echo}
         self.seen: list[dict[str, Any]] = []
         self.failures: dict[str, Exception] = {}
@@ -130,7 +131,7 @@ class ScriptedRuntime:
     def kill(self, host_ref: str) -> None:
         """End the container as if it had died by itself."""
         self.running.pop(host_ref, None)
-        for writer in self._connections.pop(host_ref, []):
+        for writer in self._connections.pop(host_ref, []) if self.tells else ():
             writer.transport.abort()
 
     async def find(self, host_ref: str) -> Container | None:

@@ -1,3 +1,5 @@
+import errno
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -30,11 +32,12 @@ def test_only_isolated_sessions_have_a_namespace() -> None:
     assert made.of(session(isolation=False)) is None
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EINVAL])
 def test_where_the_kernel_makes_no_namespace_the_error_is_typed_and_nothing_stays(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(_: int) -> None:
-        raise PermissionError
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(kernel, "unshare", refuse)
     wanted, made = session(), isolation.Isolation()

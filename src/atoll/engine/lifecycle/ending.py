@@ -33,10 +33,12 @@ async def stop(box: "Sandbox", reason: str, signal: str = TERM) -> None:
 
 async def clean_up(box: "Sandbox") -> None:
     """Remove what a start made and record that the sandbox is stopped."""
-    record = box.entry.existing
+    record, endpoint = box.entry.existing, box.endpoint
     box.forget_endpoint()
     if record.host_ref:
         await box.shared.lifecycle.remove(record.host_ref)
+    if endpoint:
+        endpoint.cut()
     box.shared.faults.at("sleep.removed")
     asleep = record.state is State.STOPPING
     await box.shared.processes.watches.gone(record.key, SLEEP if asleep else GONE)
@@ -56,7 +58,7 @@ def _ended(state: State) -> str:
 
 async def destroy(box: "Sandbox", reason: str) -> None:
     """Leave a tombstone, then remove everything."""
-    record, shared = box.entry.existing, box.shared
+    record, endpoint, shared = box.entry.existing, box.endpoint, box.shared
     box.forget_endpoint()
     # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
     await box.entry.save(
@@ -75,6 +77,8 @@ async def destroy(box: "Sandbox", reason: str) -> None:
         await shared.mounts.forget(record.key)
         if record.host_ref:
             await shared.lifecycle.remove(record.host_ref)
+        if endpoint:
+            endpoint.cut()
         await shared.lifecycle.egress.erase(record.key)
         shared.faults.at("destroy.removed")
         await shared.lifecycle.forget_files(record)

@@ -103,8 +103,12 @@ class Link:
                     pass
 
     def hang_up(self) -> None:
-        """End the connection while somebody reads from it."""
+        """End the connection while somebody reads from it, because the sandbox is being frozen."""
         self._hung_up = True
+        self.cut()
+
+    def cut(self) -> None:
+        """End the connection while somebody reads from it; what has come already can be read."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -327,9 +331,18 @@ class Endpoint:
         return link
 
     def hang_up(self) -> None:
-        """End every connection: whoever reads one sees its end."""
+        """End every connection because the sandbox is being frozen: who reads one sees its end."""
         for link in list(self._links):
             link.hang_up()
+
+    def cut(self) -> None:
+        """End every connection because the container is gone.
+
+        A kernel of its own (gVisor's) is gone with it, and told no peer: without this, who reads a
+        connection would wait for `SILENCE` to pass.
+        """
+        for link in list(self._links):
+            link.cut()
 
     def _authorized(self, header: Mapping[str, Any], fds: Sequence[int]) -> Mapping[str, Any]:
         """Return what is sent by TCP: everybody inside can connect, only we know the token."""

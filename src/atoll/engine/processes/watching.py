@@ -25,7 +25,7 @@ from atoll.engine.processes.records import ProcessRecord, Status
 from atoll.engine.processes.streams import Process
 from atoll.engine.processes.table import ProcessTable
 from atoll.engine.store import record as sandboxes
-from atoll.errors import OperationNotFoundError, SandboxError
+from atoll.errors import ContainerNotReadyError, OperationNotFoundError, SandboxError
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.records import Exit, Started
 
@@ -184,8 +184,12 @@ class Watches:
     async def _settle(self, process: Process, frame: Frame) -> None:
         if frame.kind == Kind.EXITED:
             await self._finish(process, _ended(process.record, exit_of(frame)))
-        elif not await self._settle_by_log(process):
-            await self.fail(process, error_of(frame))
+            return
+        error = error_of(frame)
+        if isinstance(error, ContainerNotReadyError) and process.record.status is Status.RUNNING:
+            return  # asked again while its sandbox stops: `gone` says what became of it
+        if not await self._settle_by_log(process):
+            await self.fail(process, error)
 
     async def _settle_by_log(self, process: Process) -> bool:
         try:

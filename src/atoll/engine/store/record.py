@@ -194,7 +194,9 @@ def check_options(options: SandboxOptions, types: Mapping[str, InstanceType]) ->
         _refuse("sleepMode", options.sleep_mode, "use stop, freeze or checkpoint")
     if options.sleep_mode == "checkpoint":
         raise NotSupportedByRuntimeError(
-            "no runtime here can checkpoint", suggestion='use sleep_mode="freeze" or "stop"'
+            "no level of isolation here can keep processes on disk",
+            context={"field": "sleepMode", "value": "checkpoint"},
+            suggestion='use sleep_mode="freeze" (keeps them in memory) or "stop" (keeps files)',
         )
     durations = {
         "sleepAfter": options.sleep_after_ms, "ttl": options.ttl_ms, "queue": options.queue_ms

@@ -63,6 +63,26 @@ async def test_a_pending_command_is_told_that_its_sandbox_was_stopped(
         assert caught.value.context["reason"] == "stopped"
 
 
+async def test_an_end_that_no_peer_is_told_of_ends_what_is_pending(
+    engine: Engine, world: World
+) -> None:
+    """The kernel of a gVisor sandbox is killed with it, and sends no end of its connections."""
+    world.runtime.tells = False
+    sandbox = engine.sandbox("N", "box")
+    async with pending(engine, world) as task, asyncio.timeout(20):
+        world.runtime.kill(*world.runtime.running)
+        endpoint = sandbox.endpoint
+        assert endpoint
+        assert await sandbox.check_alive(endpoint)
+        with pytest.raises(OperationInterruptedError) as caught:
+            await task
+        assert caught.value.context["reason"] == "container"
+    async with pending(engine, world, "again") as task, asyncio.timeout(20):
+        await sandbox.destroy()
+        with pytest.raises(SandboxDestroyedError):
+            await task
+
+
 async def test_stopping_is_idempotent_and_keeps_session_state(engine: Engine, world: World) -> None:
     async def export(peer: Peer, header: dict[str, Any]) -> None:
         await peer.send(Kind.REPLY, {"state": "s3cret"})

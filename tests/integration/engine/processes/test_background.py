@@ -11,6 +11,7 @@ from atoll.engine.engine import Engine
 from atoll.engine.processes import background as service
 from atoll.engine.processes.records import ProcessRecord, Status
 from atoll.errors import (
+    ContainerNotReadyError,
     NoSpaceError,
     OperationInterruptedError,
     OperationNotFoundError,
@@ -181,6 +182,26 @@ async def test_a_broken_watch_is_taken_up_again(engine: Engine, world: World, ag
     record = await start(engine)
     agent.end(record.uid, exit_code=1)
     assert (await ended(engine, record.id)).exit_code == 1
+
+
+async def test_a_watch_that_is_taken_up_while_the_sandbox_stops_is_no_error_of_its_process(
+    engine: Engine, world: World, agent: Agent
+) -> None:
+    asked = asyncio.Event()
+
+    async def cut(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.STARTED, {"pid": 3})
+
+    async def stopping(peer: Peer, header: dict[str, Any]) -> None:
+        await peer.send(Kind.ERROR, ContainerNotReadyError("the sandbox is stopping").to_wire())
+        asked.set()
+
+    world.runtime.scripts |= {"exec": cut, "attach": stopping}
+    record = await start(engine)
+    await asyncio.wait_for(asked.wait(), 20)
+    await engine.sandbox(*OWNER).stop()
+    told = await ended(engine, record.id)
+    assert (told.status, told.reason) == (Status.KILLED, "sleep")
 
 
 async def test_an_agent_that_forgot_a_process_makes_its_outcome_unknown(
