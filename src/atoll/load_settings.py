@@ -47,6 +47,7 @@ LEGACY: Final[Mapping[str, tuple[str, float]]] = {
 _CHOICES: Final[Mapping[str, frozenset[str]]] = {
     "server.log_level": frozenset({"debug", "info", "warn", "error"}),
     "server.log_format": frozenset({"json", "pretty"}),
+    "storage.s3_client": frozenset({"auto", "s3fs", "rclone"}),
 }
 
 

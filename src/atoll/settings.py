@@ -54,6 +54,8 @@ class BucketSettings(msgspec.Struct, frozen=True, kw_only=True):
     provider: str | None = None
     access_key_id: str
     secret_access_key: str
+    prefix: str = ""
+    """Callers see only what is below it; a prefix of theirs is below this one."""
 
     def __repr__(self) -> str:
         return f"BucketSettings(bucket={self.bucket!r}, endpoint={self.endpoint!r})"
@@ -79,6 +81,10 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     bucket_endpoints: tuple[str, ...] = ()
     """Endpoints of buckets (``http://minio.internal:9000``) that are reached from the host's network.
     All others are reached as the sandbox itself could, so never on private addresses."""
+
+    s3_client: str = "auto"
+    """Program that serves mounted buckets of S3: s3fs, rclone, or auto: s3fs where it is installed. It
+    counts for the next start of each mount."""
 
     buckets: dict[str, BucketSettings] = {}
     """Binding → a bucket that every caller may mount by that name."""

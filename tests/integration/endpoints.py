@@ -36,17 +36,19 @@ def trickle(connection: socket.socket) -> None:
 
 
 class Relay:
-    """Passes bytes on to a server, until it is cut."""
+    """Passes bytes on to a server, until it becomes something else. `pause`: seconds before each piece."""
 
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         self._target = (host, int(port))
         self._open: list[socket.socket] = []
+        self._instead: Callable[[socket.socket], None] | None = None
         self.passed = 0
-        self.is_cut = False
+        self.pause = 0.0
 
     def __call__(self, connection: socket.socket) -> None:
-        if self.is_cut:
+        if self._instead:
+            self._instead(connection)
             return
         with socket.create_connection(self._target) as server:
             self._open += [connection, server]
@@ -58,17 +60,23 @@ class Relay:
     def _pass(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while piece := source.recv(1 << 16):
+                threading.Event().wait(self.pause)
                 self.passed += len(piece)
                 sink.sendall(piece)
         with suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
 
-    def cut(self) -> None:
-        """End all connections, and take no more."""
-        self.is_cut = True
+    def become(self, what: str) -> None:
+        """End all connections; new ones meet silence, garbage, noise, a trickle, or an end at once."""
+        behaviours = {"silent": silence, "garbage": garbage, "noise": noise, "trickle": trickle}
+        self._instead = behaviours.get(what, lambda connection: connection.close())
         for one in self._open:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """End all connections, and take no more."""
+        self.become("gone")
 
 
 def _read(connection: socket.socket) -> None:

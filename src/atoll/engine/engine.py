@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+import msgspec
 import structlog
 
 from atoll.engine import building, components
 from atoll.engine.capacity import node
 from atoll.engine.capacity.admission import Admission
+from atoll.engine.capacity.diskuse import DiskUse
 from atoll.engine.capacity.pool import WarmPool
 from atoll.engine.capacity.warm import WarmTable
 from atoll.engine.egress import control
@@ -130,6 +132,7 @@ class Engine:
         self.exports = Exports(self._shared, self.snapshots)
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
         self.backups = Backups(store, Vaults.of(settings), lifecycle.faults)
+        self._disk_use = DiskUse(parts.layers.usage)
         self.disk = Disk(self._shared, self.snapshots, self.backups)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()
         tidying = (
@@ -243,7 +246,8 @@ class Engine:
                 context={"namespace": namespace, "sandbox": id},
                 suggestion="any call that needs a running sandbox creates it",
             )
-        return sandbox.info(record)
+        used = await self._disk_use.of(record.layer_id) if record.in_force else None
+        return msgspec.structs.replace(sandbox.info(record), disk_used=used)
 
     async def list(
         self,

@@ -17,7 +17,8 @@ class DiskQuery(Request, frozen=True, kw_only=True):
 class DiskEntry(Result, frozen=True, kw_only=True):
     """Something that takes disk. `kind`: sandbox, snapshot, backup or volume; bytes.
 
-    `size` counts blocks that several refer to for each of them: a fork counts in full.
+    `size` counts blocks that several refer to for each of them: a fork counts in full. What is of
+    kind bucket is a backup that takes its place there, and none of this host's.
     """
 
     kind: str

@@ -93,6 +93,9 @@ class SandboxInfo(Result, frozen=True, kw_only=True):
     started_at: datetime | None = None
     last_activity_at: datetime | None = None
     exit_code: int | None = None
+    disk_used: int | None = (
+        None  # bytes, 30 s old at most; None in listings, and when not known now
+    )
 
 
 class SandboxEvent(Result, frozen=True, kw_only=True):

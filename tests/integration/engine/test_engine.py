@@ -1,3 +1,4 @@
+import asyncio
 import gc
 import threading
 
@@ -43,6 +44,27 @@ async def test_pages_have_a_limit(engine: Engine) -> None:
     assert len(page.sandboxes) == 3
     first = await engine.list("N", state=None, labels={}, cursor=None, limit=2)
     assert first.cursor == "b1"
+
+
+async def test_info_tells_what_a_sandbox_takes_and_waits_for_no_disk(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who only looks must not hang where the host's disk does."""
+    await engine.sandbox("N", "new").configure(SandboxOptions())
+    assert (await engine.info("N", "new")).disk_used is None
+    await engine.sandbox("N", "box").ensure_running()
+    found = await engine.info("N", "box")
+    assert found.disk_used is not None
+    assert 0 <= found.disk_used < found.limits.disk
+
+    async def hang(_: str) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    monkeypatch.setattr(engine._disk_use, "_measure", hang)
+    async with asyncio.timeout(20):
+        told = await asyncio.gather(*(engine.info("N", "box") for _ in range(20)))
+    assert {one.disk_used for one in told} == {None}
 
 
 async def test_namespaces_survive_a_restart(opener: Opener) -> None:

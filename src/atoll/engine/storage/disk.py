@@ -63,7 +63,10 @@ class Disk:
             yield DiskEntry(kind="snapshot", id=one.id, size=one.size, expires_at=one.expires_at)
         async for backup in _all(self._backups.shelf, namespace):
             yield DiskEntry(
-                kind="backup", id=backup.id, size=backup.size, expires_at=backup.expires_at
+                kind="backup" if backup.bucket is None else "bucket",
+                id=backup.id,
+                size=backup.size,
+                expires_at=backup.expires_at,
             )
         async for volume in self._shared.volumes.all(namespace):
             yield DiskEntry(kind="volume", id=volume.name, size=volume.used, limit=volume.size)

@@ -106,7 +106,7 @@ class Mounts:
                 raise NotSupportedByRuntimeError(
                     f"buckets cannot be mounted at level {endpoint.runtime.level!r}"
                 )
-            tools.serving(source)
+            self._tool(source)
             await asyncio.to_thread(grafts.check, await self._pid(endpoint), path)
             if len(await self._rows(box)) >= MAX_MOUNTS:
                 raise InvalidMountConfigError(f"a sandbox has at most {MAX_MOUNTS} mounts")
@@ -202,11 +202,11 @@ class Mounts:
         header = {"op": "fs.mkdir", "path": kept.path, "recursive": True, "user": "0:0"}
         await endpoint.call(header)
         place = await self._place(box, endpoint, kept)
-        tool, read_only = tools.serving(kept.source), kept.source.read_only
+        tool, read_only = self._tool(kept.source), kept.source.read_only
         system = await asyncio.to_thread(fuse.made, kept.name, read_only=read_only, client=tool)
         try:
             await asyncio.to_thread(
-                client.start, kept.source, kept.credentials, place, system.device
+                client.start, tool, kept.source, kept.credentials, place, system.device
             )
             system.close_device()
             self._life.faults.at("mount.served")
@@ -222,6 +222,9 @@ class Mounts:
                 raise why from error
             raise
         system.close()
+
+    def _tool(self, source: Source) -> str:
+        return tools.serving(source, self._life.settings.storage.s3_client)
 
     async def _place(self, box: "Sandbox", endpoint: Endpoint, kept: Kept) -> Place:
         force, settings = box.entry.existing.in_force, self._life.settings
@@ -249,7 +252,7 @@ class Mounts:
 
     async def _cache(self, box: "Sandbox", kept: Kept) -> Path | None:
         """Return where rclone keeps what is not sent yet: as limited as the sandbox's own disk."""
-        if tools.serving(kept.source) != tools.RCLONE:
+        if self._tool(kept.source) != tools.RCLONE:
             return None
         layers = self._life.parts.layers
         await layers.create(kept.id, box.info(box.entry.existing).limits.disk)

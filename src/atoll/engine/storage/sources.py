@@ -30,6 +30,7 @@ def resolved(
     given = wanted.credentials
     keys = (given.access_key_id, given.secret_access_key) if given else None
     bucket, endpoint, provider = wanted.bucket, wanted.endpoint, wanted.provider
+    prefix = wanted.prefix
     if (bucket is None) == (wanted.binding is None):
         raise options.refused("bucket", "give a bucket or a binding, one of both")
     if wanted.binding is not None:
@@ -39,6 +40,7 @@ def resolved(
                 "binding", f"there is no binding {wanted.binding[:80]!r}; this engine has {known}"
             )
         bucket, endpoint, provider = bound.bucket, bound.endpoint, provider or bound.provider
+        prefix = options.below(bound.prefix, wanted.prefix)
         keys = keys or (bound.access_key_id, bound.secret_access_key)
     provider = provider or options.provider_of(endpoint)
     if provider == "azure" and endpoint is None and keys:
@@ -47,7 +49,7 @@ def resolved(
         bucket=bucket or "",
         endpoint=endpoint,
         provider=provider,
-        prefix=wanted.prefix,
+        prefix=prefix,
         read_only=wanted.read_only,
         given=wanted.s3fs_options,
     )

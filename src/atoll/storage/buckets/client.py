@@ -24,15 +24,17 @@ GRACE = 10.0
 """Seconds a client has to send what it holds, after its mount is gone."""
 
 
-def start(source: Source, credentials: Credentials | None, place: Place, device: int) -> None:
-    """Start a client that answers on *device*. Blocking; returns before it answers.
+def start(
+    tool: str, source: Source, credentials: Credentials | None, place: Place, device: int
+) -> None:
+    """Start the client *tool* that answers on *device*. Blocking; returns before it answers.
 
     Raises:
         RuntimeNotAvailableError: a program is missing.
         NotSupportedByRuntimeError: the client that is there lacks an option.
         InvalidMountConfigError: it cannot be given this key.
     """
-    command, secret = told(source, credentials, place)
+    command, secret = told(tool, source, credentials, place)
     confinement.prepare(place, secret)
     folder = place.folder
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -44,9 +46,11 @@ def start(source: Source, credentials: Credentials | None, place: Place, device:
     (folder / "process").write_bytes(msgspec.json.encode(lasting.identified(pid)))
 
 
-def told(source: Source, credentials: Credentials | None, place: Place) -> tuple[list[str], str]:
+def told(
+    tool: str, source: Source, credentials: Credentials | None, place: Place
+) -> tuple[list[str], str]:
     """Return the command line of a bucket's client, and its secret file; raise as `start`."""
-    if tools.serving(source) == tools.RCLONE:
+    if tool == tools.RCLONE:
         secret = rclone.config(source, credentials, datetime.now(UTC))
         return rclone.argv(source, place.owner), secret
     return s3fs.argv(source, place.owner, place.reserve_mb), s3fs.secret(credentials)

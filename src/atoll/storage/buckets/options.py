@@ -213,6 +213,15 @@ def _prefix(prefix: str | None) -> str:
     return inner
 
 
+def below(outer: str, inner: str | None) -> str:
+    """Return the prefix *inner* within *outer*: a whole folder, never the beginning of a name.
+
+    Raises:
+        InvalidMountConfigError: one of them is no plain path.
+    """
+    return "/".join(filter(None, (_prefix(outer), _prefix(inner))))
+
+
 def checked(given: Sequence[str]) -> dict[str, str | None]:
     """Return options by name; raise as `source`."""
     found: dict[str, str | None] = {}

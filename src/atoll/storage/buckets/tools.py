@@ -1,4 +1,4 @@
-"""Which program serves a bucket: s3fs where it can and is there, else rclone.
+"""Which program serves a bucket: s3fs where it can, is there and is not ruled out, else rclone.
 
 s3fs keeps modes and starts to send a file before it is closed; rclone speaks to more servers.
 """
@@ -18,13 +18,19 @@ CONFINING: Final = ("bwrap", "setpriv", "prlimit", "nsenter", "fusermount3")
 PACKAGES: Final = "bubblewrap util-linux fuse3"
 
 
-def serving(source: Source) -> str:
+def serving(source: Source, s3_client: str = "auto") -> str:
     """Return the program that serves *source*.
+
+    Args:
+        source: the bucket.
+        s3_client: the setting of this name.
 
     Raises:
         RuntimeNotAvailableError: it, or one it is started with, is missing; names the packages.
     """
-    fit = (RCLONE,) if source.provider in {"azure", LOCAL} else (S3FS, RCLONE)
+    fit = (S3FS, RCLONE) if s3_client == "auto" else (s3_client,)
+    if source.provider in {"azure", LOCAL}:
+        fit = (RCLONE,)
     found = next((tool for tool in fit if process.find(tool)), None)
     missing = [tool for tool in CONFINING if process.find(tool) is None]
     missing += [] if found else [fit[0]]

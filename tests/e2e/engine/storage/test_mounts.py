@@ -203,7 +203,8 @@ def test_a_prefix_shows_what_is_below_it(
 ) -> None:
     """Case L10 and probe 17: also without an object for the folder, and nothing beside it."""
     bucket.put_object(Bucket=BUCKET, Key="a/b/in", Body=b"x")
-    bucket.put_object(Bucket=BUCKET, Key="a/out", Body=b"y")
+    for key in ("a/out", "a/bc/of-another", "a/b.txt"):
+        bucket.put_object(Bucket=BUCKET, Key=key, Body=b"y")
     with engine.client() as client:
         answer = mount(client, server, prefix="/a/b")
         assert answer.is_success, answer.text
@@ -214,6 +215,10 @@ def test_a_prefix_shows_what_is_below_it(
         )
         sh(client, f"echo z > {AT}/new")
         assert bucket.get_object(Bucket=BUCKET, Key="a/b/new")["Body"].read() == b"z\n"
+        sh(client, f"cd {AT}; mv new moved; mv moved ../out; rm -rf {AT}/* {AT}/../bc")
+        assert {"a/out", "a/bc/of-another", "a/b.txt"} <= {
+            entry["Key"] for entry in bucket.list_objects_v2(Bucket=BUCKET)["Contents"]
+        }
 
 
 @pytest.mark.slow

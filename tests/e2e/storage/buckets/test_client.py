@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.storage.buckets import client, fuse, options
+from atoll.storage.buckets import client, fuse, options, tools
 from atoll.storage.buckets.confinement import Place
 from atoll.storage.buckets.options import Credentials
 from integration.buckets import BUCKET, Server, serving
@@ -37,7 +37,7 @@ async def started(server: Server, folder: Path, netns: Path | None) -> fuse.File
         folder=folder, uid=UID, owner=1234, netns=netns, resolv_conf=Path("/etc/resolv.conf")
     )
     system = fuse.made("atoll-client-test", read_only=False)
-    client.start(source, key, place, system.device)
+    client.start(tools.serving(source), source, key, place, system.device)
     system.close_device()
     return system
 

@@ -27,7 +27,11 @@ def test_s3_is_served_by_what_there_is_and_azure_by_rclone(without: set[str]) ->
     for provider in ("s3", "r2", "gcs", "minio"):
         assert tools.serving(source(provider)) == tools.S3FS
     assert {tools.serving(source("azure")), tools.serving(local)} == {tools.RCLONE}
+    assert tools.serving(source("s3"), "rclone") == tools.RCLONE
+    assert tools.serving(local, "s3fs") == tools.RCLONE
     without.add("s3fs")
+    with pytest.raises(RuntimeNotAvailableError, match="lacks s3fs"):
+        tools.serving(source("s3"), "s3fs")
     assert tools.serving(source("s3")) == tools.RCLONE
 
 

@@ -1,12 +1,16 @@
 import base64
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from atoll.engine.storage.sources import resolved
 from atoll.errors import InvalidMountConfigError, MissingCredentialsError
 from atoll.settings import BucketSettings, StorageSettings
+from atoll.storage.buckets import probe, rclone, s3fs
+from atoll.storage.buckets.options import Credentials
 from atoll.wire.mounts import BucketCredentials, MountBucket
 
 BOUND = BucketSettings(
@@ -97,3 +101,28 @@ def test_without_a_key_nothing_is_mounted() -> None:
         wanted = asked(bucket="bucket", provider=provider, endpoint="https://h")
         with pytest.raises(MissingCredentialsError):
             resolved(wanted, SETTINGS, {})
+
+
+@pytest.mark.parametrize(
+    ("inner", "whole"), [(None, "a"), ("", "a"), ("/", "a"), ("b", "a/b"), ("/b/c/", "a/b/c")]
+)
+def test_a_binding_of_a_part_of_a_bucket_gives_no_more_than_that(
+    inner: str | None, whole: str
+) -> None:
+    """Probe 17: also where another part's name begins with this one's, and where none is asked for."""
+    part = msgspec.structs.replace(BOUND, prefix="a")
+    settings = StorageSettings(buckets={"PART": part})
+    source, _ = resolved(asked(binding="PART", prefix=inner), settings, {})
+    assert source.prefix == whole
+    assert s3fs.argv(source, 0, 0)[2] == f"bucket-of-all:/{whole}"
+    assert f"bucket:bucket-of-all/{whole}" in rclone.argv(source, 0)
+    now = datetime.now(UTC)
+    key = Credentials(access_key_id="id", secret_access_key="s")
+    assert f"&prefix={whole.replace('/', '%2F')}%2F ".encode() in probe.signed(source, key, now)
+
+
+@pytest.mark.parametrize("inner", ["..", "../ab", "b/../../ab", "./x", "b//c", "%2e%2e/\0"])
+def test_nothing_leads_out_of_a_part(inner: str) -> None:
+    part = msgspec.structs.replace(BOUND, prefix="a")
+    with pytest.raises(InvalidMountConfigError):
+        resolved(asked(binding="PART", prefix=inner), StorageSettings(buckets={"PART": part}), {})
