@@ -27,8 +27,9 @@ from atoll.load_settings import load
 from atoll.runtime.kubernetes import api
 from atoll.runtime.kubernetes.api import Api
 from atoll.runtime.oci import agent_bundle
+from atoll.runtime.oci.agent_bundle import AgentBundle
 
-AGENT = "docker.io/atoll/engine:test"
+AGENT = "docker.io/atoll/engine"
 BASE = "docker.io/atoll/base:latest"
 NETWORK = "/var/run/netns/bx-cp"
 """Where the kit's API is reached."""
@@ -36,7 +37,11 @@ NETWORK = "/var/run/netns/bx-cp"
 SPARE = 5
 """Volumes kept ready: a claim is then bound at once."""
 
-TESTS = ("tests/e2e/runtime/kubernetes", "tests/e2e/engine/cluster")
+TESTS = (
+    ("tests/e2e/runtime/kubernetes", "tests/e2e/engine/cluster"),
+    ("tests/conformance", "--level", "kubernetes"),
+)
+"""Runs of pytest; arguments take their place."""
 
 
 def main() -> int:
@@ -64,9 +69,10 @@ def on_kit(kit: Path, arguments: list[str]) -> int:
     try:
         if not running:
             subprocess.run([kit, "up"], check=True)
-            load_images(kit)
-            subprocess.run([kit, "kubectl", "create", "namespace", "atoll"], check=True)
-        os.environ["ATOLL_CLUSTER_AGENT_IMAGE"] = AGENT
+        namespace = os.environ.setdefault("ATOLL_CLUSTER_NAMESPACE", "atoll")
+        if subprocess.run([kit, "kubectl", "get", "namespace", namespace], check=False).returncode:
+            subprocess.run([kit, "kubectl", "create", "namespace", namespace], check=True)
+        os.environ["ATOLL_CLUSTER_AGENT_IMAGE"] = load_images(kit)
         os.environ["ATOLL_CLUSTER_PULL_POLICY"] = "Never"
         return run(kubeconfig, arguments, ["nsenter", f"--net={NETWORK}"], volumes=True)
     finally:
@@ -81,31 +87,44 @@ def run(kubeconfig: Path, arguments: list[str], enter: list[str], *, volumes: bo
         keep = [*enter, sys.executable, __file__, "--keep-volumes"]
         keeper = subprocess.Popen(keep)
     try:
-        test = [*enter, sys.executable, "-m", "pytest", "-m", "slow or not slow", *TESTS]
-        return subprocess.run([*test, *arguments], check=False).returncode
+        test = [*enter, sys.executable, "-m", "pytest", "-m", "slow or not slow"]
+        if arguments:
+            return subprocess.run([*test, *arguments], check=False).returncode
+        return sum(subprocess.run([*test, *tests], check=False).returncode for tests in TESTS)
     finally:
         if keeper:
             keeper.terminate()
             keeper.wait()
 
 
-def load_images(kit: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for name, root, config in asyncio.run(roots(Path(folder))):
-            archive = Path(folder, "image.tar")
-            pack(archive, name, root, config)
-            root.unlink()
-            subprocess.run([kit, "load", archive], check=True)
+def load_images(kit: Path) -> str:
+    """Load both images where the nodes lack them; return the name of the agent's.
+
+    Its tag is its content's, so that runs of several versions may share a kit.
+    """
+    settings = load().settings
+    bundle = asyncio.run(agent_bundle.build(settings.storage.cache_dir))
+    agent = f"{AGENT}:{bundle.path.name[:16]}"
+    told = subprocess.run([kit, "kubectl", "get", "nodes", "-o", "json"], stdout=-1, check=True)
+    if agent.encode() not in told.stdout:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, root, config in asyncio.run(roots(Path(folder), agent, bundle)):
+                archive = Path(folder, "image.tar")
+                pack(archive, name, root, config)
+                root.unlink()
+                subprocess.run([kit, "load", archive], check=True)
+    return agent
 
 
-async def roots(folder: Path) -> list[tuple[str, Path, dict[str, Any]]]:
+async def roots(
+    folder: Path, name: str, bundle: AgentBundle
+) -> list[tuple[str, Path, dict[str, Any]]]:
     """Return name, archive of the root, and configuration of both images."""
     settings = load().settings
-    bundle = await agent_bundle.build(settings.storage.cache_dir)
     agent = folder / "agent.tar"
     with tarfile.open(agent, "w") as tar:
-        for name in ("bin", "opt", "opt/atoll", "tmp", "proc", "sys", "dev", "etc"):
-            entry = tarfile.TarInfo(name)
+        for path in ("bin", "opt", "opt/atoll", "tmp", "proc", "sys", "dev", "etc"):
+            entry = tarfile.TarInfo(path)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(entry)
         tar.add("/bin/busybox", "bin/cp")
@@ -120,7 +139,7 @@ async def roots(folder: Path) -> list[tuple[str, Path, dict[str, Any]]]:
             tar.add(layer, ".", filter=lambda one: one if one.isreg() or not one.isdev() else None)
     env = [f"{name}={value}" for name, value in image.config.env.items()]
     config = {"Env": env, "WorkingDir": image.config.workdir or "/workspace"}
-    return [(AGENT, agent, {}), (BASE, base, config)]
+    return [(name, agent, {}), (BASE, base, config)]
 
 
 def pack(archive: Path, name: str, root: Path, config: dict[str, Any]) -> None:
