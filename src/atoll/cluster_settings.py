@@ -28,12 +28,25 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Names of Secrets with the credentials of registries."""
 
     runtime_class: str = ""
-    """RuntimeClass of all sandboxes, for example one of gVisor or Kata; empty: the nodes' own."""
+    """RuntimeClass of sandboxes that name no runtime; empty: the nodes' own."""
+
+    runtime_classes: dict[str, str] = {}
+    """What callers may name as `runtime` → RuntimeClass, for example ``{"gvisor": "gvisor"}``."""
+
+    user_namespaces: bool = False
+    """Whether root inside is nobody on the node (`hostUsers: false`): Kubernetes 1.33, Linux 6.3."""
+
+    enforces_policies: bool = True
+    """Whether the cluster's network enforces NetworkPolicies; `atoll doctor --cluster` finds out. With
+    False none are made, and what only they can hold a sandbox to is refused."""
+
+    engine_ranges: tuple[str, ...] = ()
+    """Ranges (CIDR) of engines that run outside of the cluster; those inside are known by labels."""
 
     node_selector: dict[str, str] = {}
     """Labels of the nodes that sandboxes may run on."""
 
-    tolerations: tuple[dict[str, str], ...] = ()
+    tolerations: tuple[dict[str, str | int], ...] = ()
     """Taints of nodes that sandboxes tolerate."""
 
     persist: str = "/workspace"

@@ -21,8 +21,10 @@ import atoll
 import atoll.sync
 import rootless
 from atoll.cli.doctor import examine
+from atoll.errors import NotSupportedByRuntimeError
 from atoll.images.store import ImageStore
 from atoll.load_settings import load
+from conformance import pods
 from conformance.clients import CLIENTS, AsyncClient, Client
 from conformance.differences import of_gvisor
 
@@ -33,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "beyond_gvisor(row): of the differences in docs/isolation.md"
     )
+    config.addinivalue_line("markers", "beyond_pods(row): Pods differ, as docs/kubernetes.md says")
     config.addinivalue_line("markers", "container: harms or needs more than the fake runtime has")
 
 
@@ -81,6 +84,17 @@ def _fits(request: pytest.FixtureRequest, level: str) -> None:
         pytest.skip(f"level bwrap has no {marker.args[0]}")
     if level == "gvisor" and (marker := request.node.get_closest_marker("beyond_gvisor")):
         pytest.skip(f"level gvisor, {marker.args[0]}: {of_gvisor()[marker.args[0]]}")
+    if level == "kubernetes" and (marker := request.node.get_closest_marker("beyond_pods")):
+        _as_documented(request, marker.args[0])
+
+
+def _as_documented(request: pytest.FixtureRequest, row: str) -> None:
+    """What is refused must be refused by its typed error; what is otherwise is tested elsewhere."""
+    told = pods.differences()[row]
+    if pods.REFUSED not in told:
+        pytest.skip(f"on Pods {row}: {told}")
+    refused = pytest.mark.xfail(raises=NotSupportedByRuntimeError, strict=True, reason=told)
+    request.node.add_marker(refused)
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,7 @@ async def test_l02_files_survive_three_rounds_of_sleep(
     assert (await box.exec(["cat", "log"])).text == "0\n1\n2\n"
 
 
+@pytest.mark.beyond_pods('`sleep_mode="freeze"`')
 async def test_l02_a_process_is_kept_by_freezing_and_started_again_after_a_stop(
     env: atoll.Environment, sandbox_id: str
 ) -> None:
@@ -198,6 +199,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.beyond_pods("`metrics()`")
 @pytest.mark.container
 @pytest.mark.parametrize(
     "attack",

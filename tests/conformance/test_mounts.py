@@ -19,6 +19,7 @@ AT = "/workspace/data"
 
 @pytest.mark.beyond_bwrap("buckets")
 @pytest.mark.beyond_gvisor("buckets")
+@pytest.mark.beyond_pods("bucket mounts")
 @pytest.mark.parametrize(
     ("path", "fields", "error"),
     [

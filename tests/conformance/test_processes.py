@@ -334,6 +334,7 @@ async def test_the_log_is_a_ring_with_a_gap_in_front(sandbox: atoll.Sandbox) -> 
     assert events[-2].data.endswith(b"end\n")
 
 
+@pytest.mark.beyond_pods('`sleep_mode="freeze"`')
 async def test_a_frozen_sandbox_keeps_its_processes_and_looking_at_them_does_not_thaw(
     url: str, sandbox_id: str, sandbox: atoll.Sandbox
 ) -> None:

@@ -108,6 +108,7 @@ async def test_reading_about_a_sleeping_sandbox_does_not_wake_it(
 
 
 @pytest.mark.beyond_gvisor("isolated sessions")
+@pytest.mark.beyond_pods("isolated sessions")
 @pytest.mark.container
 async def test_an_isolated_session_has_its_own_view_of_processes(sandbox: atoll.Sandbox) -> None:
     outer = await sandbox.start_process(["sleep", "4646"])
@@ -126,6 +127,7 @@ async def test_an_isolated_session_has_its_own_view_of_processes(sandbox: atoll.
 
 
 @pytest.mark.beyond_gvisor("isolated sessions")
+@pytest.mark.beyond_pods("isolated sessions")
 @pytest.mark.container
 async def test_an_isolated_session_has_terminals_and_survives_a_stop(
     sandbox: atoll.Sandbox,

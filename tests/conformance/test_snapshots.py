@@ -9,7 +9,10 @@ import atoll
 import atoll.sync
 from atoll import errors
 
-pytestmark = pytest.mark.container  # the fake runtime's sandboxes share the host's files
+pytestmark = [
+    pytest.mark.container,  # the fake runtime's sandboxes share the host's files
+    pytest.mark.beyond_pods("snapshots, forks"),
+]
 
 
 async def text(box: atoll.Sandbox, command: str) -> str:

@@ -11,6 +11,8 @@ import pytest
 import atoll
 from atoll import errors
 
+pytestmark = pytest.mark.beyond_pods("named volumes")
+
 needs_mounts = pytest.mark.container  # the fake runtime's sandboxes share the host's files
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from atoll.engine.egress.direct import DirectLog
 from atoll.errors import RuntimeNotAvailableError
@@ -19,6 +19,7 @@ from atoll.images.steps import Progress
 from atoll.network.filter import Mode
 from atoll.network.gateway.client import Handle
 from atoll.network.gateway.protocol import Put, StatusReport
+from atoll.network.policy import SandboxPolicy
 from atoll.runtime.base import Runtime
 from atoll.storage.capacity import Space
 from atoll.storage.idmap import IdRanges
@@ -165,9 +166,16 @@ class Gateway(Protocol):
     async def status(self) -> StatusReport: ...
 
 
+@runtime_checkable
+class Ranged(Protocol):
+    """Networks that hold a sandbox to ranges of addresses themselves, without a gateway."""
+
+    async def restrict(self, host_ref: str, wanted: SandboxPolicy) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The components one engine works with. Runtimes are by isolation level."""
+    """The components one engine works with. Runtimes are by isolation level, or another name."""
 
     images: Images
     layers: Layers
@@ -176,6 +184,10 @@ class Parts:
     ids: IdRanges
     runtimes: Mapping[str, Runtime]
     gateway: Gateway | None = None
+
+    def drivers(self) -> list[Runtime]:
+        """Return every driver once."""
+        return list({id(one): one for one in self.runtimes.values()}.values())
 
     def runtime(self, level: str) -> Runtime:
         """Return the driver of *level*.

@@ -30,6 +30,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     identity: str  # the same for all starts of one sandbox, of no other: makes its machine id
     hostname: str
+    runtime: str = ""  # what its caller named; a driver may know several names
     image: str = ""  # its reference, for drivers that get it themselves
     first: bool = False  # it never ran: what outlives its containers is empty
     rootfs: Path  # mounted already, with the ids of this sandbox
@@ -40,6 +41,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     id_count: int
     memory: int  # bytes
     cpu: float  # cores
+    disk: int = 0  # bytes, for drivers that limit it themselves; 0: no limit
     pids: int
     env: dict[str, str] = {}  # start environment of commands (image, operator, caller)
     workdir: str = "/workspace"

@@ -2,10 +2,10 @@
 
 from contextlib import AsyncExitStack
 
+from atoll.engine.cluster.networks import networks
 from atoll.engine.cluster.parts import (
     ClusterImages,
     ClusterLayers,
-    ClusterNetworks,
     ClusterRoots,
 )
 from atoll.engine.parts import Parts
@@ -41,7 +41,7 @@ async def opened(settings: Settings, engine_id: str, stack: AsyncExitStack) -> P
         images=ClusterImages(),
         layers=ClusterLayers(api, cluster, engine_id),
         roots=ClusterRoots(),
-        networks=ClusterNetworks(),
+        networks=networks(api, settings, engine_id),
         ids=IdRanges(runtime.id_base, runtime.id_count, engine_id, claims),
-        runtimes={driver.level: driver},
+        runtimes=dict.fromkeys((driver.level, *cluster.runtime_classes), driver),
     )

@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from atoll.cluster_settings import ClusterSettings
-from atoll.engine.bare.parts import BareConfig, BareImage, BareNetworks, Storeless
+from atoll.engine.bare.parts import BareConfig, BareImage, Storeless
 from atoll.errors import NotSupportedByRuntimeError
 from atoll.images.build import BuildNetwork
 from atoll.images.steps import Progress
 from atoll.runtime.kubernetes import api, manifest, status
 from atoll.runtime.kubernetes.api import Api, ApiError
 from atoll.wire.sandbox import ImageInfo
-
-ClusterNetworks = BareNetworks
-"""Addresses are the Pods' own; who reaches whom is for network policies (`runtime.kubernetes`)."""
 
 
 class ClusterImages:
@@ -123,7 +120,12 @@ class ClusterLayers(Storeless):
         except ApiError as error:
             raise status.unavailable(error) from error
         prefix = manifest.claim_name("")
-        return [one["metadata"]["name"].removeprefix(prefix) for one in found["items"]]
+        claims = [one["metadata"] for one in found["items"]]
+        return [
+            one["name"].removeprefix(prefix)
+            for one in claims
+            if "deletionTimestamp" not in one  # it stays until its Pod is gone
+        ]
 
     def _path(self, name: str = "") -> str:
         return api.path(self._settings.namespace, "persistentvolumeclaims", name)

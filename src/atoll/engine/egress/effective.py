@@ -64,6 +64,13 @@ def mode(found: SandboxPolicy) -> Mode:
     return "closed" if found.cut_off else "gated"
 
 
+def by_address(found: SandboxPolicy) -> bool:
+    """Tell whether only addresses and ranges decide, which needs nobody who reads names."""
+    chosen = [*found.allowed, *found.denied]
+    plain = not (found.handled or found.secrets or found.intercept)
+    return plain and all("/" in host or hosts.address(host) for host in chosen)
+
+
 def shown(found: SandboxPolicy) -> NetworkPolicy:
     """Return what callers are told of it."""
     by_host = found.class_by_host | found.runtime_by_host

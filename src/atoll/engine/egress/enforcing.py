@@ -16,7 +16,7 @@ import structlog
 from atoll.engine.egress import effective
 from atoll.engine.egress.logs import LogReader
 from atoll.engine.egress.stored import Egress
-from atoll.engine.parts import Gateway, Networks
+from atoll.engine.parts import Gateway, Networks, Ranged
 from atoll.errors import NotSupportedByRuntimeError, SandboxError
 from atoll.network.gateway import log
 from atoll.network.gateway.protocol import Authority, Put, SandboxStatus
@@ -72,14 +72,19 @@ class Enforcing:
                 "what a sandbox reaches is not decided by this engine, but by the network around it",
                 context={"sandbox": wanted.key},
                 suggestion="leave enable_internet, hosts, handlers and secrets away, and close that "
-                "network: on Kubernetes by a NetworkPolicy",
+                "network: on Kubernetes see cluster.enforces_policies",
             )
-        if self.gateway is None and effective.mode(wanted) == "gated":
-            raise NotSupportedByRuntimeError(
-                "hosts, handlers and secrets need level container: this one has no egress gateway",
-                context={"sandbox": wanted.key},
-                suggestion="use enable_internet=False, which cuts off everything",
-            )
+        if self.gateway or effective.mode(wanted) != "gated":
+            return
+        ranged = isinstance(self._networks, Ranged)
+        if ranged and effective.by_address(wanted):
+            return
+        others = ", or name addresses and ranges only" if ranged else ""
+        raise NotSupportedByRuntimeError(
+            "hosts, handlers and secrets need level container: this one has no egress gateway",
+            context={"sandbox": wanted.key},
+            suggestion=f"use enable_internet=False, which cuts off everything{others}",
+        )
 
     async def enforce(
         self,
@@ -101,7 +106,9 @@ class Enforcing:
             self._enforced.pop(host_ref, None)
             slot = await self._networks.acquire(host_ref)
             mode = effective.mode(wanted)
-            if mode != "direct":
+            if mode == "gated" and isinstance(self._networks, Ranged):
+                await self._networks.restrict(host_ref, wanted)
+            elif mode != "direct":
                 await self._networks.set_mode(host_ref, mode)
             if self.gateway:
                 told = effective.placed(wanted, host_ref, slot.addresses)

@@ -34,7 +34,7 @@ async def sweep(lifecycle: Lifecycle, store: Store) -> int:
 
 async def _starts(lifecycle: Lifecycle, store: Store) -> int:
     parts, found = lifecycle.parts, set[str]()
-    sources: list[Lists] = [*parts.runtimes.values(), parts.roots, parts.networks]
+    sources: list[Lists] = [*parts.drivers(), parts.roots, parts.networks]
     for source in sources:
         try:
             found.update(await source.list())

@@ -193,6 +193,7 @@ def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:
         generation=launch.record.generation,
         identity=launch.record.layer_id,
         hostname=ids.hostname(launch.record.id),
+        runtime=launch.wanted.runtime or "",
         image=made(launch.image).reference,
         first=launch.record.in_force is None,
         rootfs=made(launch.rootfs),
@@ -203,6 +204,7 @@ def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:
         id_count=life.parts.ids.count,
         memory=limits.memory,
         cpu=limits.cpu,
+        disk=limits.disk,
         pids=limits.pids,
         env=launch.env,
         workdir=config.workdir or "/workspace",
@@ -212,7 +214,7 @@ def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:
 
 
 async def _remove_container(life: "Lifecycle", host_ref: str) -> None:
-    for runtime in life.parts.runtimes.values():
+    for runtime in life.parts.drivers():
         await runtime.remove(host_ref)
 
 

@@ -8,7 +8,8 @@ keeps them from reading either.
 The files that outlive the Pod are on a volume claim, mounted at the path `persist`. At the first start
 a second init container, of the sandbox's own image, fills it with what the image has there.
 
-Only fields that are the same from Kubernetes 1.20 on are used.
+Only fields that are the same from Kubernetes 1.20 on are used, but for `hostUsers`, which an operator
+asks for.
 """
 
 from hashlib import sha256
@@ -24,7 +25,8 @@ CONFIG: Final = "ATOLL_AGENT"
 
 CONTAINER: Final = "sandbox"
 ENGINE_LABEL: Final = "atoll.dev/engine"
-SANDBOX_ANNOTATION: Final = "atoll.dev/sandbox"
+START_LABEL: Final = "atoll.dev/start"
+"""Of a sandbox's Pod alone: its network policy selects it by this."""
 
 CAPABILITIES: Final = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE",
@@ -32,8 +34,9 @@ CAPABILITIES: Final = (
 )  # fmt: skip
 """What commands hold as root inside, as at level `container`."""
 
-AGENT_CAPABILITY: Final = "SYS_PTRACE"
-"""Of the agent alone: who lacks it cannot trace it. It reaches no process outside the Pod."""
+AGENT_CAPABILITY: Final = "AUDIT_WRITE"
+"""Of the agent alone: who lacks one that a process has cannot trace it. This one is the least that the
+Pod Security Standard `baseline` lets a Pod have besides those of commands."""
 
 _BUNDLE: Final = "/opt/atoll/agent"
 _LIBRARY: Final = f"{AGENT_DIR}/lib"
@@ -94,7 +97,11 @@ def pod(spec: ContainerSpec, engine_id: str, cluster: ClusterSettings) -> dict[s
         "kind": "Pod",
         "metadata": {
             "name": spec.host_ref,
-            "labels": {**labels(engine_id), "atoll.dev/identity": _digest(spec.identity)},
+            "labels": {
+                **labels(engine_id),
+                START_LABEL: spec.host_ref,
+                "atoll.dev/identity": _digest(spec.identity),
+            },
             "annotations": {"atoll.dev/generation": str(spec.generation)},
         },
         "spec": {
@@ -108,6 +115,7 @@ def pod(spec: ContainerSpec, engine_id: str, cluster: ClusterSettings) -> dict[s
             "containers": [_sandbox(spec, cluster)],
             "volumes": _volumes(spec, cluster),
             **_placement(engine_id, cluster),
+            **_isolation(spec, cluster),
         },
     }
 
@@ -119,7 +127,7 @@ def _inits(spec: ContainerSpec, cluster: ClusterSettings) -> list[dict[str, Any]
         "imagePullPolicy": cluster.pull_policy,
         "command": ["cp", "-a", f"{_BUNDLE}/.", AGENT_DIR],
         "volumeMounts": [{"name": "agent", "mountPath": AGENT_DIR}],
-        "securityContext": _restricted([]),
+        "securityContext": _restricted([]) | {"readOnlyRootFilesystem": True},
         "resources": _SMALL,
     }
     if not (cluster.persist and spec.first):
@@ -144,7 +152,6 @@ _AGENT_MOUNT: Final = {"name": "agent", "mountPath": AGENT_DIR, "readOnly": True
 
 
 def _sandbox(spec: ContainerSpec, cluster: ClusterSettings) -> dict[str, Any]:
-    size = {"cpu": f"{round(spec.cpu * 1000)}m", "memory": str(spec.memory)}
     return {
         "name": CONTAINER,
         "image": spec.image,
@@ -157,18 +164,22 @@ def _sandbox(spec: ContainerSpec, cluster: ClusterSettings) -> dict[str, Any]:
             }
         ],
         "ports": [{"name": "agent", "containerPort": cluster.agent_port}],
-        "resources": {"limits": size, "requests": _requests(spec, cluster)},
+        "resources": {
+            "limits": _size(spec.cpu, spec.memory, spec.disk),
+            "requests": _requests(spec, cluster.request_ratio),
+        },
         "securityContext": _restricted([*CAPABILITIES, AGENT_CAPABILITY]),
         "volumeMounts": [_AGENT_MOUNT, *_file_mounts(cluster)],
     }
 
 
-def _requests(spec: ContainerSpec, cluster: ClusterSettings) -> dict[str, str]:
-    part = cluster.request_ratio
-    return {
-        "cpu": f"{max(10, round(spec.cpu * 1000 * part))}m",
-        "memory": str(round(spec.memory * part)),
-    }
+def _requests(spec: ContainerSpec, part: float) -> dict[str, str]:
+    return _size(max(0.01, spec.cpu * part), round(spec.memory * part), round(spec.disk * part))
+
+
+def _size(cores: float, memory: int, disk: int) -> dict[str, str]:
+    size = {"cpu": f"{round(cores * 1000)}m", "memory": str(memory)}
+    return size | {"ephemeral-storage": str(disk)} if disk else size
 
 
 def _restricted(added: list[str]) -> dict[str, Any]:
@@ -202,15 +213,21 @@ def _placement(engine_id: str, cluster: ClusterSettings) -> dict[str, Any]:
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": labels(engine_id)},
     }
-    placed: dict[str, Any] = {
+    return {
         "topologySpreadConstraints": [spread],
         "nodeSelector": dict(cluster.node_selector),
         "tolerations": [dict(one) for one in cluster.tolerations],
         "imagePullSecrets": [{"name": name} for name in cluster.image_pull_secrets],
     }
-    if cluster.runtime_class:
-        placed["runtimeClassName"] = cluster.runtime_class
-    return placed
+
+
+def _isolation(spec: ContainerSpec, cluster: ClusterSettings) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if named := cluster.runtime_classes.get(spec.runtime, cluster.runtime_class):
+        found["runtimeClassName"] = named
+    if cluster.user_namespaces:
+        found["hostUsers"] = False
+    return found
 
 
 def _digest(text: str) -> str:

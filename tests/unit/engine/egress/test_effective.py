@@ -75,3 +75,13 @@ def test_callers_are_shown_names_of_handlers_only() -> None:
 def test_a_policy_is_told_of_its_container() -> None:
     found = effective.placed(made(), "ref", ("10.213.0.2", "fd00::2"))
     assert (found.host_ref, found.addresses) == ("ref", ("10.213.0.2", "fd00::2"))
+
+
+def test_addresses_and_ranges_decide_without_anybody_who_reads_names() -> None:
+    by_address: dict[str, Any] = {
+        "allowed_hosts": ["8.8.8.8", "10.0.0.0/8"],
+        "denied_hosts": ["8.8.4.4"],
+    }
+    assert effective.by_address(made(internet=True, **by_address))
+    for change in ({"denied_hosts": ["*.org"]}, {"intercept_https": True}, {"outbound": True}):
+        assert not effective.by_address(made(internet=True, **(by_address | change)))

@@ -17,8 +17,13 @@ FULL = ClusterSettings(
     image_pull_secrets=("registry",),
     runtime_class="gvisor",
     node_selector={"pool": "sandboxes"},
-    tolerations=({"key": "sandboxes", "operator": "Exists", "effect": "NoSchedule"},),
+    tolerations=(
+        {"key": "sandboxes", "operator": "Exists", "effect": "NoSchedule"},
+        {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
+    ),
     storage_class="fast",
+    runtime_classes={"kata": "kata-qemu"},
+    user_namespaces=True,
 )
 
 
@@ -37,6 +42,7 @@ def spec(**changes: Any) -> ContainerSpec:
         id_count=1,
         memory=GIB,
         cpu=0.5,
+        disk=2 * GIB,
         pids=100,
     )
     return msgspec.structs.replace(base, **changes)
@@ -91,8 +97,9 @@ def test_the_agents_interpreter_is_read_only_for_the_sandbox() -> None:
 def test_limits_are_those_of_the_instance_type_and_requests_a_part_of_them() -> None:
     settings = ClusterSettings(request_ratio=0.5)
     made = manifest.pod(spec(), "abcd1234", settings)["spec"]["containers"][0]["resources"]
-    assert made["limits"] == {"cpu": "500m", "memory": str(GIB)}
-    assert made["requests"] == {"cpu": "250m", "memory": str(GIB // 2)}
+    disk = "ephemeral-storage"
+    assert made["limits"] == {"cpu": "500m", "memory": str(GIB), disk: str(2 * GIB)}
+    assert made["requests"] == {"cpu": "250m", "memory": str(GIB // 2), disk: str(GIB)}
 
 
 def test_only_a_first_start_fills_the_files_that_outlive_it() -> None:
@@ -109,3 +116,49 @@ def test_the_configuration_of_the_agent_is_in_no_pod() -> None:
     made = manifest.pod(spec(), "abcd1234", ClusterSettings())["spec"]["containers"][0]
     assert [one["name"] for one in made["env"]] == [manifest.CONFIG]
     assert "value" not in made["env"][0]
+
+
+BASELINE = {
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
+    "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+}  # fmt: skip
+"""What the Pod Security Standard `baseline` lets a container add."""
+
+
+def test_a_pod_is_within_the_security_standard_baseline() -> None:
+    """Where a namespace enforces it, sandboxes run all the same."""
+    made = manifest.pod(spec(), "abcd1234", FULL)["spec"]
+    for container in [*made["initContainers"], *made["containers"]]:
+        assert set(container["securityContext"]["capabilities"]["add"]) <= BASELINE
+        assert not any("hostPort" in port for port in container.get("ports", ()))
+    assert not any("hostPath" in volume for volume in made["volumes"])
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & made.keys()
+
+
+def test_what_brings_the_agent_writes_to_its_volume_only() -> None:
+    bring = manifest.pod(spec(), "abcd1234", ClusterSettings())["spec"]["initContainers"][0]
+    assert bring["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+@pytest.mark.parametrize(
+    ("named", "found"), [("kata", "kata-qemu"), ("", "gvisor"), ("kubernetes", "gvisor")]
+)
+def test_the_runtime_that_is_asked_for_is_a_runtime_class(named: str, found: str) -> None:
+    made = manifest.pod(spec(runtime=named), "abcd1234", FULL)["spec"]
+    assert made["runtimeClassName"] == found
+
+
+def test_where_nothing_is_asked_for_nothing_newer_than_the_oldest_cluster_is_sent() -> None:
+    made = manifest.pod(spec(), "abcd1234", ClusterSettings())["spec"]
+    assert not {"runtimeClassName", "hostUsers"} & made.keys()
+    assert manifest.pod(spec(), "abcd1234", FULL)["spec"]["hostUsers"] is False
+
+
+def test_pods_go_where_the_settings_say_and_spread_over_nodes() -> None:
+    made = manifest.pod(spec(), "abcd1234", FULL)["spec"]
+    assert made["nodeSelector"] == {"pool": "sandboxes"}
+    assert made["tolerations"][1]["tolerationSeconds"] == 30
+    assert made["imagePullSecrets"] == [{"name": "registry"}]
+    (spread,) = made["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["labelSelector"]["matchLabels"] == manifest.labels("abcd1234")
