@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from atoll.cluster_settings import ClusterSettings
 from atoll.engine.bare.parts import BareNetworks
+from atoll.engine.cluster import policies
 from atoll.network.filter import Mode
 from atoll.network.policy import SandboxPolicy
-from atoll.runtime.kubernetes import api, manifest, policies, status
+from atoll.runtime.kubernetes import api, manifest, status
 from atoll.runtime.kubernetes.api import Api, ApiError
 from atoll.settings import NetworkSettings, Settings
 

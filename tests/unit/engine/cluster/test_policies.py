@@ -5,8 +5,9 @@ import pytest
 from kubernetes_validate import utils as schemas
 
 from atoll.cluster_settings import ClusterSettings
+from atoll.engine.cluster import policies
 from atoll.network.policy import SandboxPolicy
-from atoll.runtime.kubernetes import manifest, policies
+from atoll.runtime.kubernetes import manifest
 from unit.runtime.kubernetes.test_manifest import VERSIONS
 
 SETTINGS = ClusterSettings(engine_ranges=("192.0.2.0/24",))
