@@ -24,9 +24,8 @@ from atoll.cli.doctor import examine
 from atoll.errors import NotSupportedByRuntimeError
 from atoll.images.store import ImageStore
 from atoll.load_settings import load
-from conformance import pods
 from conformance.clients import CLIENTS, AsyncClient, Client
-from conformance.differences import of_gvisor
+from conformance.differences import REFUSED, of_gvisor, of_pods
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "beyond_gvisor(row): of the differences in docs/isolation.md"
     )
-    config.addinivalue_line("markers", "beyond_pods(row): Pods differ, as docs/kubernetes.md says")
+    config.addinivalue_line("markers", "beyond_pods(row): of the differences in docs/kubernetes.md")
     config.addinivalue_line("markers", "container: harms or needs more than the fake runtime has")
 
 
@@ -90,8 +89,8 @@ def _fits(request: pytest.FixtureRequest, level: str) -> None:
 
 def _as_documented(request: pytest.FixtureRequest, row: str) -> None:
     """What is refused must be refused by its typed error; what is otherwise is tested elsewhere."""
-    told = pods.differences()[row]
-    if pods.REFUSED not in told:
+    told = of_pods()[row]
+    if REFUSED not in told:
         pytest.skip(f"on Pods {row}: {told}")
     refused = pytest.mark.xfail(raises=NotSupportedByRuntimeError, strict=True, reason=told)
     request.node.add_marker(refused)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance import pods
+from conformance import differences
 
-CONFORMANCE = Path(pods.__file__).parent
+CONFORMANCE = Path(differences.__file__).parent
 MARKED = {
     marked.replace("\\", "")
     for path in CONFORMANCE.glob("test_*.py")
@@ -22,9 +22,9 @@ def test_the_suite_knows_of_differences() -> None:
 
 @pytest.mark.parametrize("row", sorted(MARKED))
 def test_whatever_the_suite_expects_of_pods_is_told(row: str) -> None:
-    assert row in pods.differences()
+    assert row in differences.of_pods()
 
 
 def test_whatever_is_told_to_be_refused_is_expected_by_the_suite() -> None:
-    refused = {row for row, told in pods.differences().items() if pods.REFUSED in told}
+    refused = {row for row, told in differences.of_pods().items() if differences.REFUSED in told}
     assert refused == (MARKED & refused) | UNTESTED.keys()
