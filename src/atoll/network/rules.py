@@ -8,7 +8,8 @@ exists, and on two sets of interfaces. A slot in neither is closed: nothing leav
 * Both: DNS goes to the gateway's resolver whatever server was asked; where no gateway runs, `direct`
   slots ask the host's resolvers.
 
-Before connection tracking every source address but the sandbox's own is dropped. Nothing reaches the
+Before connection tracking every source address but the sandbox's own is dropped, and what is above a
+sandbox's rate of questions for names: all of them share one socket of the gateway. Nothing reaches the
 host but what was redirected, and nothing another sandbox, or private, link-local, shared, multicast
 and reserved ranges that the operator did not open. The gateway's own user is held to the same ranges
 where its packets leave.
@@ -28,6 +29,14 @@ from atoll.wire.agent import AGENT_PORT
 
 LOG_RATE = 50
 """Packets of one sandbox a second that are told to the log, after a burst of four times as many."""
+
+QUESTION_RATE, QUESTION_BURST = 200, 400
+"""Packets to port 53 of one sandbox a second, on average and at once; others are lost. As many as the
+gateway's resolver looks up (`gateway.sandbox.QUERY_RATE`)."""
+
+BEGIN_RATE, BEGIN_BURST = 200, 1_000
+"""Connections to the gateway that one sandbox begins a second. The packet that begins another is lost, and
+its kernel sends it again a second later: the program waits."""
 
 BLOCKED = tuple(str(network) for network in hosts.CLOSED if network.version == 4)
 BLOCKED6 = tuple(str(network) for network in hosts.CLOSED if network.version == 6)
@@ -134,7 +143,9 @@ def _sets(rules: Filter) -> str:
         _set("blocked6", "ipv6_addr", BLOCKED6, flags="interval"),
         "  set flows { type ifname; flags dynamic; size 65535; }",
         "  set logged { type ifname; flags dynamic; size 65535; }",
-        "  set discovering { type ifname; flags dynamic; size 65535; }\n",
+        "  set discovering { type ifname; flags dynamic; size 65535; }",
+        "  set asking { type ifname; flags dynamic; size 65535; }",
+        "  set beginning { type ifname; flags dynamic; size 65535; }\n",
     ))  # fmt: skip
 
 
@@ -144,8 +155,7 @@ def _spoofed(rules: Filter) -> str:
         # Neighbour discovery is all that link-local addresses are for. Each source it comes from is
         # an entry in a table that the whole host has one of, with 1,024 places by default.
         six = f"""meta nfproto ipv6 ip6 saddr != {{ fe80::/10, ::, {rules.cidr6} }} drop
-    icmpv6 type {_DISCOVERY} ip6 hoplimit 255 \
-update @discovering {{ iifname limit rate over 5/second burst 20 packets }} drop
+    icmpv6 type {_DISCOVERY} ip6 hoplimit 255 {_over("discovering", 5, 20)} drop
     icmpv6 type {_DISCOVERY} ip6 hoplimit 255 accept
     meta nfproto ipv6 ip6 saddr != {rules.cidr6} drop"""
     return f"""
@@ -155,6 +165,7 @@ update @discovering {{ iifname limit rate over 5/second burst 20 packets }} drop
     {six}
     meta nfproto ipv4 ip saddr != {rules.cidr} drop
     fib saddr . iif oif 0 drop
+    udp dport 53 {_over("asking", QUESTION_RATE, QUESTION_BURST)} drop
   }}
 """
 
@@ -181,6 +192,7 @@ def _to_host(rules: Filter) -> str:
         ports = f"iifgroup != {rules.group} ct state new {_TCP_UDP} th dport {numbers} drop\n    "
         accept = f"ct status dnat {_TCP_UDP} th dport {numbers} accept\n    "
         given = (
+            f"meta l4proto tcp ct state new {_over('beginning', BEGIN_RATE, BEGIN_BURST)} drop\n    "
             f"ct state new add @flows {{ iifname ct count over {rules.max_flows} }} drop\n    "
             f"iifname @direct {accept}iifname @gated {accept}"
         )
@@ -314,6 +326,11 @@ def _log(rules: Filter, kind: str) -> str:
         f"ct state new update @logged {{ iifname limit rate {LOG_RATE}/second "
         f'burst {4 * LOG_RATE} packets }} log prefix "{kind}" group {rules.log} snaplen 96'
     )
+
+
+def _over(counted: str, rate: int, burst: int) -> str:
+    """Match a sandbox's packets above a rate; *counted*: the set that has a count for each."""
+    return f"update @{counted} {{ iifname limit rate over {rate}/second burst {burst} packets }}"
 
 
 def _by_family(addresses: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -5,6 +5,7 @@ import json
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -272,8 +273,8 @@ async def _pid(world: World) -> int:
     return 0
 
 
-async def test_two_thousand_connections_of_one_leave_room_for_another(world: World) -> None:
-    await world.put(allowed=("allowed.test",), max_connections=100)
+async def beside(world: World) -> World:
+    """Return another sandbox, which may reach allowed.test."""
     near = await world.slots.acquire("b")
     await world.slots.set_mode("b", "gated")
     policy = SandboxPolicy(
@@ -281,7 +282,12 @@ async def test_two_thousand_connections_of_one_leave_room_for_another(world: Wor
         allowed=("allowed.test",),
     )  # fmt: skip
     await world.keeper.put(Put(policy=policy, log="b"))
-    neighbour = World(world.net, world.slots, near, world.keeper)
+    return World(world.net, world.slots, near, world.keeper)
+
+
+async def test_two_thousand_connections_of_one_leave_room_for_another(world: World) -> None:
+    await world.put(allowed=("allowed.test",), max_connections=100)
+    neighbour = await beside(world)
 
     def flood() -> list[socket.socket]:
         opened = []
@@ -300,3 +306,33 @@ async def test_two_thousand_connections_of_one_leave_room_for_another(world: Wor
     finally:
         for one in opened:
             one.close()
+
+
+FLOOD = """
+import socket, sys
+print("begun", flush=True)
+sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+question = bytes.fromhex(sys.argv[2])
+while True:
+    try:
+        sending.sendto(question, (sys.argv[1], 53))
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("asked", ["allowed.test", "other.test", ""])
+async def test_a_flood_of_questions_of_one_loses_none_of_another(world: World, asked: str) -> None:
+    """One socket takes the questions of all sandboxes: what it has no room for is lost."""
+    await world.put(allowed=("allowed.test",))
+    neighbour = await beside(world)
+    question = dns.message.make_query(asked, "A").to_wire() if asked else bytes(1_400)
+    argv = ["nsenter", f"--net={world.slot.netns}", sys.executable, "-I", "-c", FLOOD, RESOLVER]
+    with subprocess.Popen([*argv, question.hex()], stdout=subprocess.PIPE) as flood:
+        try:
+            assert flood.stdout
+            assert flood.stdout.readline()
+            for _ in range(25):
+                assert neighbour.resolve("allowed.test") == [PUBLIC]
+        finally:
+            flood.kill()
