@@ -9,6 +9,7 @@ import sys
 from atoll.agent import config, kernel
 from atoll.agent.devices import open_devices
 from atoll.agent.router import Router
+from atoll.agent.workdir import make_workdir
 
 
 def run(data: bytes, first: socket.socket | None) -> None:
@@ -24,6 +25,7 @@ def run(data: bytes, first: socket.socket | None) -> None:
     settings = settings._replace(files=max(settings.files, soft), devices=open_devices())
     if os.getpid() != 1:  # on a bare host: orphans must not reach the host's init
         kernel.become_subreaper()
+    make_workdir(settings.workdir)
     gc.collect()
     gc.freeze()  # forked children then share these pages for good
     router = Router(settings)

@@ -26,6 +26,7 @@ from typing import Protocol
 import msgspec
 
 from atoll.errors import InvalidImageError, SandboxError, from_os_error
+from atoll.host import trees
 
 _MAX_HEADER = 1 << 20
 """Bytes of the extended headers of one member, and of all that are for every member: tarfile reads
@@ -33,6 +34,10 @@ them whole into memory."""
 
 _MAX_REMEMBERED = 256 << 20
 """Bytes that folders take until the end, when they get their modes: 250,000 of the usual depth."""
+
+_MAX_NAME = 4_096
+"""Letters of a member's name, as many as a path has bytes: a longer one is folders upon folders,
+each of which takes time for each member in them."""
 
 _EXTENDED = frozenset(
     {
@@ -342,11 +347,13 @@ def _remove(parent: int, name: str) -> None:
     except FileNotFoundError:
         pass
     except IsADirectoryError:
-        shutil.rmtree(name, dir_fd=parent)
+        trees.remove_at(parent, name)
 
 
 def _parts(name: str) -> list[str]:
     """Return the components of a member's name; a leading slash means the target's root."""
+    if len(name) > _MAX_NAME:
+        raise refuse(name, f"it has a name of over {_MAX_NAME} letters")
     parts = [part for part in name.split("/") if part not in {"", "."}]
     if ".." in parts or "\0" in name:
         raise refuse(name, "it has a name that leads outside")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from atoll.errors import ImageBuildFailedError, RuntimeNotAvailableError
-from atoll.host import process
+from atoll.host import process, trees
 from atoll.images import apt, recipe
 from atoll.images.archive import Bounded, Limits, Tree, fill
 from atoll.images.steps import Progress, StepFailedError, Stopwatch, missing_tool, run_step
@@ -278,7 +278,7 @@ def _empty(folder: Path) -> None:
         return
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
+            trees.remove(entry)
         else:
             entry.unlink()
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -15,6 +16,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from atoll.errors import ImageNotFoundError, ResourceBusyError
+from atoll.host import trees
 from atoll.images import reference
 from atoll.images.config import image_config
 from atoll.images.layout import Image, Places, Record, write_atomic
@@ -153,7 +155,8 @@ class Catalog:
     def sweep(self) -> None:
         """Remove what work that was killed left behind. The lock is held, so nobody works."""
         for path in self._places.leftovers():
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                trees.remove(path)
 
     def _delete_layer(self, diff_id: str) -> None:
         """Take its name away first: half a layer must never be found."""

@@ -14,16 +14,16 @@
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from atoll.host import trees
 from atoll.images.config import ImageConfig
 
 
@@ -112,7 +112,8 @@ class Places(msgspec.Struct, frozen=True):
         try:
             yield path
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):  # the next sweep tries again
+                trees.remove(path)
 
     def leftovers(self) -> list[Path]:
         """Return what work that was killed has left."""

@@ -6,7 +6,6 @@ crash of the engine and means nothing any more once that engine's state director
 """
 
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from atoll.errors import (
     SandboxError,
     from_os_error,
 )
+from atoll.host import trees
 from atoll.host.threads import run_to_end
 from atoll.images import base, certificates, context, reference
 from atoll.images.archive import Limits
@@ -203,7 +203,7 @@ class ImageStore:
         """
         async with self._changing(progress):
             if build_cache:
-                await self._call(shutil.rmtree, self._places.build)
+                await self._call(trees.remove, self._places.build)
             return await self._call(self._catalog.prune)
 
     async def trust(self) -> Trust | None:

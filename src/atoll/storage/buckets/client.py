@@ -6,7 +6,6 @@ the engine; what another engine needs to find it is in its folder. Measured: 0.1
 
 import asyncio
 import os
-import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import BucketMountError
-from atoll.host import lasting, process
+from atoll.host import lasting, process, trees
 from atoll.host.lasting import Running
 from atoll.storage.buckets import confinement, rclone, s3fs, tools
 from atoll.storage.buckets.confinement import Place
@@ -98,7 +97,8 @@ async def stop(folder: Path, grace: float = GRACE) -> None:
         await asyncio.sleep(0.02)
     if found:
         lasting.reap(found)
-    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    with suppress(OSError):  # its cache has the folders that the sandbox made, as deep as it liked
+        await asyncio.to_thread(trees.remove, folder)
 
 
 async def stop_all(folder: Path) -> list[str]:
