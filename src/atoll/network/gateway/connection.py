@@ -119,6 +119,10 @@ class Connection:
             return
         if hello:
             await self._tls(hello)
+        elif kind is Kind.DISGUISED:
+            verdict = self._decided("tls")
+            rule = verdict.rule if verdict.action == "refuse" else "TLS without a plain ClientHello"
+            self._ended("refused", rule)
         elif kind is Kind.HTTP:
             await self._serve_requests(None)
         else:

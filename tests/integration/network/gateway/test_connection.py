@@ -167,6 +167,39 @@ async def test_what_only_looks_like_tls_goes_nowhere(gateway: Harness, data: byt
     assert await gateway.exchange("127.0.0.1", port, data) == b""
 
 
+DISGUISED = [b"\x80\x2e\x01\x03\x03\0\x03", b"\x15\x03\x01\0\x02\x01\x5a\x16\x03\x01"]
+
+
+@pytest.mark.parametrize("data", DISGUISED)
+async def test_tls_in_disguise_reaches_no_server(
+    gateway: Harness, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    """It names no server that we read: it would pass as a protocol of its own, unopened."""
+    monkeypatch.setattr(opening, "QUIET", 0.01)
+    gateway.put(policy(allowed=("good.test",), intercept=True))
+    gateway.name("good.test", "127.0.0.1")
+    begun: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.put_nowait(await reader.read(1))
+        begun.put_nowait(await reader.read(100))
+        writer.close()
+
+    port = await gateway.server(silent)
+    await gateway.addresses("good.test")
+    assert await gateway.exchange("127.0.0.1", port, data) == b""
+    reader, writer = await gateway.connect("127.0.0.1", port)
+    writer.write(data[:1])
+    assert await asyncio.wait_for(begun.get(), 10) == data[:1]
+    writer.write(data[1:])
+    with pytest.raises(ConnectionResetError):
+        await asyncio.wait_for(reader.read(), 10)
+    assert await asyncio.wait_for(begun.get(), 10) == b""
+    writer.close()
+    told = await gateway.last("tls")
+    assert (told.verdict, told.rule) == ("refused", "TLS without a plain ClientHello")
+
+
 async def test_a_server_that_is_not_there_is_told_in_the_log(gateway: Harness) -> None:
     gateway.put(policy(allowed=("gone.test",)))
     gateway.name("gone.test", "127.0.0.1")

@@ -22,12 +22,35 @@ from atoll.network.gateway.sniff import Kind
         (b"SSH-2.0-OpenSSH_9.2\r\n", Kind.OTHER),
         (b"*1\r\n$4\r\nPING\r\n", Kind.OTHER),
         (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", Kind.OTHER),
+        (b"\x10\x20\x00\x04MQTT", Kind.OTHER),
         (b"<?xml version='1.0'?>", Kind.OTHER),
         (b"(GET / HTTP/1.1)", Kind.OTHER),
     ],
 )
 def test_the_first_bytes_tell(data: bytes, found: Kind | None) -> None:
     assert sniff.kind(data, web=False) is found
+
+
+OLD_HELLOS = [b"\x80\x2e\x01\x03\x03", b"\x80\x2e\x01\0\x02", b"\0\x30\x02\x01\x03\x01"]
+
+
+@pytest.mark.parametrize("web", [True, False])
+@pytest.mark.parametrize(
+    "data",
+    [
+        *OLD_HELLOS,
+        b"\x14\x03\x03\0\x01\x01",
+        b"\x15\x03\x01\0\x02\x01\x5a",
+        b"\x17\x03\x03\0\x01\0",
+        b"\x18\x03\x03\0\x01\0",
+        b"\x16\x02\x01\0\x01\0",
+        b"\x16\x0f\x01\0\x01\0",
+    ],
+)
+def test_what_some_server_takes_for_tls_is_told_however_it_comes(data: bytes, web: bool) -> None:
+    assert sniff.kind(data, web=web) is Kind.DISGUISED
+    early = {sniff.kind(data[:count], web=web) for count in range(1, len(data))}
+    assert early <= {None, Kind.DISGUISED} or web
 
 
 @pytest.mark.parametrize("data", [b"SSH-2.0-x\r\n", b"\0\0", b"G"])
