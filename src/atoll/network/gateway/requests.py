@@ -39,6 +39,10 @@ HEAD_TIME = 15.0
 BODY_TIME = 60.0
 """Seconds that the body of a request for a handler may take: it is held in memory meanwhile."""
 
+HANDLER_FAILED = "the handler failed"
+NOT_REACHED = "the handler sent it to where it is not answered"
+"""What is told inside of a handler's misfortune: the reason may have what the sandbox is not to see."""
+
 
 class Whence(NamedTuple):
     """The connection that requests come by.
@@ -179,10 +183,11 @@ class Requests:
         return await self._answer_of_ours(request, REFUSED, "refused", rule)
 
     async def _answer_of_ours(
-        self, request: Request, status: int, verdict: str, rule: str
+        self, request: Request, status: int, verdict: str, rule: str, told: str = ""
     ) -> _Done:
+        """Answer with *told* where *rule*, which the log has, is nothing for the sandbox."""
         head_only = request.method == b"HEAD"
-        await self._channel.write(messages.refusal(status, rule, head_only=head_only))
+        await self._channel.write(messages.refusal(status, told or rule, head_only=head_only))
         return _Done(verdict, rule, status)
 
     async def _allow(self, request: Request, target: bytes, verdict: Verdict) -> _Done:
@@ -200,8 +205,9 @@ class Requests:
         place: Place,
         rule: str,
         body: bytes | None = None,
+        told: str = "",
     ) -> _Done:
-        """Send a request out; *body* replaces its own, which was read."""
+        """Send a request out; *body* replaces its own, which was read; *told*: see `_answer_of_ours`."""
         try:
             filled = injection.fill(
                 target,
@@ -211,12 +217,12 @@ class Requests:
                 encrypted=place.encrypted,
             )
         except injection.Misplaced as error:
-            return await self._refuse(request, str(error))
+            return await self._answer_of_ours(request, REFUSED, "refused", str(error), told)
         forwarding = await self._forwarding(request, method, filled, body)
         try:
             await forwarding.run(self._shared.dialer, place, self._kept, self._incoming.rest)
         except Failure as error:
-            return await self._answer_of_ours(request, 502, "failed", str(error))
+            return await self._answer_of_ours(request, 502, "failed", str(error), told)
         finally:
             self._kept = forwarding.server
         return _Done("allowed", rule, forwarding.status, forwarding.keep)
@@ -283,7 +289,8 @@ class Requests:
             why = answer.reason
         except calls.Unusable as error:
             why = str(error)
-        return await self._answer_of_ours(request, REFUSED, "failed", f"{verdict.rule}: {why}")
+        rule = f"{verdict.rule}: {why}"
+        return await self._answer_of_ours(request, REFUSED, "failed", rule, HANDLER_FAILED)
 
     async def _let_out(self, request: Request, verdict: Verdict, wanted: calls.Forwarded) -> _Done:
         """Send out what a handler made of the request."""
@@ -291,10 +298,17 @@ class Requests:
             address = await self._shared.find(self._sandbox.policy, wanted.host)
         except OSError as error:
             why = f"{wanted.host}: {error}"
-            return await self._answer_of_ours(request, 502, "failed", why)
+            return await self._answer_of_ours(request, 502, "failed", why, NOT_REACHED)
         place = Place(address, wanted.port, wanted.host, wanted.encrypted)
         done = await self._forward(
-            request, wanted.method, wanted.target, wanted.fields, place, verdict.rule, wanted.body
+            request,
+            wanted.method,
+            wanted.target,
+            wanted.fields,
+            place,
+            verdict.rule,
+            wanted.body,
+            told=NOT_REACHED,
         )
         return done._replace(verdict="handled") if done.verdict == "allowed" else done
 

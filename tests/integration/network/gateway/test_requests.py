@@ -257,6 +257,26 @@ async def test_without_a_handlers_answer_nothing_goes_out(gateway: Harness, how:
     assert (await gateway.last("http")).verdict == "failed"
 
 
+@pytest.mark.parametrize("forwards", [False, True])
+async def test_the_reason_of_a_handler_stays_outside(gateway: Harness, forwards: bool) -> None:
+    """An exception's text may have a key in it, and where a handler sends requests is its own affair."""
+
+    async def handle(call: Call) -> HandlerAnswer:
+        if forwards:
+            return Forward(method="GET", url="http://internal.test/", headers=[])
+        return Unanswered(reason="it raised ValueError: Bearer internal.test")
+
+    gateway.handle = handle
+    gateway.put(handled())
+    (address,) = await gateway.addresses("api.test")
+    answer = await gateway.exchange(address, 80, GET % b"api.test")
+    assert answer.startswith((b"HTTP/1.1 502 ", b"HTTP/1.1 520 "))
+    assert b"internal" not in answer
+    told = await gateway.last("http")
+    assert told.verdict == "failed"
+    assert "internal.test" in told.rule
+
+
 async def test_a_handler_may_let_the_request_out_changed(gateway: Harness) -> None:
     web = await gateway.web()
     gateway.name("real.test", "127.0.0.1")
