@@ -1,7 +1,8 @@
 """Takes from the gateway's process what it does not need: files, user, rights. No way back.
 
 It sees one folder, the logs', and a file system in memory; it is a user of its own without any
-capability and cannot get one. What it imports later it would not find: everything is imported first.
+capability and cannot get one; of the kernel it may ask what moving bytes takes (`seccomp`). What it
+imports later it would not find: everything is imported first.
 """
 
 import os
@@ -9,6 +10,7 @@ import resource
 from pathlib import Path
 
 from atoll.host import linux
+from atoll.network.gateway import seccomp
 
 MAX_DESCRIPTORS = 65_536
 MAX_FILE = 8 << 20
@@ -28,8 +30,12 @@ def confine(folder: Path, uid: int) -> None:
         uid: of the host; nobody else's. Also the group.
 
     Raises:
-        OSError: the host refused.
+        OSError: the host refused, or it is a machine that there is no filter for.
     """
+    try:
+        program = seccomp.program(os.uname().machine)
+    except KeyError as error:
+        raise OSError(f"there is no filter of system calls for {error}") from error
     keys = folder / KEYS
     keys.mkdir(mode=0o700, exist_ok=True)
     os.chown(folder, uid, uid, follow_symlinks=False)
@@ -47,6 +53,7 @@ def confine(folder: Path, uid: int) -> None:
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     linux.set_no_new_privileges()
+    linux.install_filter(program)
 
 
 def limit() -> None:
