@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll.engine.egress import effective
+from atoll.engine.egress.bounds import Bounds
 from atoll.engine.egress.enforcing import Enforcing
 from atoll.engine.egress.gateway import NodeGateway
 from atoll.engine.egress.stored import Egress
@@ -44,7 +45,8 @@ async def measure(report: Report, megabytes: int, connections: int) -> None:
         settings = NetworkSettings(nameservers=(SERVER,), prepared=0)
         slots = NetworkSlots(settings, "bench", base=folder / "netns")
         await slots.open()
-        gateway = NodeGateway(folder / "egress", (SERVER,), slots, plan.gateway_uid("bench"))
+        uid, bounds = plan.gateway_uid("bench"), Bounds("bench", settings.gateway_memory_mib << 20)
+        gateway = NodeGateway(folder / "egress", (SERVER,), slots, uid, bounds)
         await gateway.open()
         try:
             await _ways(report, Enforcing(slots, settings, gateway), slots, megabytes, connections)

@@ -7,6 +7,7 @@ from pathlib import Path
 import structlog
 
 from atoll.engine.bare import parts as bare
+from atoll.engine.egress.bounds import Bounds
 from atoll.engine.egress.gateway import NodeGateway
 from atoll.engine.leftovers import inheritance
 from atoll.engine.leftovers.registry import Registry
@@ -136,6 +137,7 @@ def _gateway(settings: Settings, engine_id: str, networks: NetworkSlots) -> Node
         settings.network.nameservers or resolvers.all_nameservers(),
         networks,
         plan.gateway_uid(engine_id),
+        Bounds(engine_id, settings.network.gateway_memory_mib << 20),
         [Path(file) for file in settings.network.authorities],
     )
 

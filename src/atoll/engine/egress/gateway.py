@@ -11,11 +11,13 @@ from typing import Protocol
 
 import structlog
 
+from atoll.engine.egress.bounds import Bounds
 from atoll.engine.egress.direct import DirectLog
 from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.network import abandoned
 from atoll.network.gateway.client import Handle
-from atoll.network.gateway.keeper import Keeper, Ports
+from atoll.network.gateway.keeper import Keeper
+from atoll.network.gateway.listening import Ports
 from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, StatusReport, Unanswered
 from atoll.network.rules import Redirect
 
@@ -40,6 +42,7 @@ class NodeGateway:
         nameservers: who is asked for names.
         networks: told where it listens.
         uid: who it is.
+        bounds: what it may take of the host.
         trust: files with authorities that servers on the internet may have, besides the host's.
 
     Attributes:
@@ -54,13 +57,20 @@ class NodeGateway:
         nameservers: Sequence[str],
         networks: Redirected,
         uid: int,
+        bounds: Bounds,
         trust: Sequence[Path] = (),
     ) -> None:
         self.answer: Handle = _nobody
         self._networks = networks
-        self._uid = uid
+        self._uid, self._bounds = uid, bounds
         self._keeper = Keeper(
-            folder, nameservers, self._call, self._moved, uid=uid, trust=tuple(trust)
+            folder,
+            nameservers,
+            self._call,
+            self._moved,
+            uid=uid,
+            trust=tuple(trust),
+            bound=bounds.hold,
         )
         self.logs = self._keeper.logs
         self.direct = DirectLog(folder / "direct")
@@ -79,6 +89,8 @@ class NodeGateway:
         await self._keeper.close(stop=stop)
         if self._moving:
             await asyncio.gather(self._moving, return_exceptions=True)
+        if stop:
+            await asyncio.to_thread(self._bounds.remove)
 
     @property
     def ready(self) -> bool:

@@ -86,6 +86,11 @@ class GatewayClient:
         told = found.message if isinstance(found, Failed) else type(found).__name__
         raise ValueError(f"the egress gateway answered: {told}")
 
+    @property
+    def ended(self) -> bool:
+        """Whether the gateway has ended."""
+        return self._listening.done()
+
     async def gone(self) -> None:
         """Return when the gateway has ended."""
         await asyncio.wait([self._listening])

@@ -6,23 +6,22 @@ past it. The engine is the only one that knows policies for good, so a new gatew
 """
 
 import asyncio
-import errno
 import os
 import select
 import signal
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from atoll.errors import ContainerUnavailableError
 from atoll.host import process, unix
+from atoll.network.gateway import listening
 from atoll.network.gateway.client import GatewayClient, GatewayGone, Handle
+from atoll.network.gateway.listening import Ports, Sockets
 from atoll.network.gateway.protocol import (
     VERSION,
     Configure,
@@ -47,18 +46,7 @@ PRESENT_TIMEOUT = 20.0
 PAUSE = 0.5
 """Seconds between a death and the next start, so that a gateway which cannot live costs little."""
 
-BACKLOG = 4_096
-
-_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-
 _log = structlog.get_logger(__name__)
-
-
-class Ports(msgspec.Struct, frozen=True):
-    """Where the gateway listens, on all addresses of the host."""
-
-    connections: int
-    names: int
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -66,17 +54,6 @@ class _State(msgspec.Struct, frozen=True):
 
     ports: Ports
     pid: int
-
-
-class _Sockets(NamedTuple):
-    connections: list[socket.socket]
-    dns_tcp: list[socket.socket]
-    dns_udp: list[socket.socket]
-
-    def close(self) -> None:
-        for group in self:
-            for one in group:
-                one.close()
 
 
 class Keeper:
@@ -89,6 +66,7 @@ class Keeper:
         moved: called with the ports when they are known, or changed.
         uid: who the gateway is; None: it is not confined (an engine that is not root).
         trust: files with authorities of servers, besides the host's.
+        bound: bounds what a process that was just started may take of the host; blocking.
 
     Attributes:
         pid: the gateway's process; 0 before `open`.
@@ -103,7 +81,9 @@ class Keeper:
         *,
         uid: int | None,
         trust: Sequence[Path] = (),
+        bound: Callable[[int], None] | None = None,
     ) -> None:
+        self._bound = bound
         self._folder = folder
         self.logs = folder / "logs"
         self._configure = Configure(nameservers=tuple(nameservers))
@@ -113,7 +93,7 @@ class Keeper:
         self._trust = trust
         self._puts: dict[str, Put] = {}
         self._client: GatewayClient | None = None
-        self._sockets: _Sockets | None = None
+        self._sockets: Sockets | None = None
         self._ready = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         self.pid = 0
@@ -165,10 +145,19 @@ class Keeper:
             ValueError: the gateway refuses it.
         """
         self._puts[put.policy.host_ref] = put
+        client = await self._present()
         try:
-            await (await self._present()).ask(put, Done)
+            await client.ask(put, Done)
+        except ValueError:
+            if self._puts.get(put.policy.host_ref) is put:
+                del self._puts[put.policy.host_ref]
+            raise
         except GatewayGone as error:
-            raise _unavailable("the egress gateway ended") from error
+            if not client.ended:
+                raise _unavailable("the egress gateway does not answer") from error
+            if self._client is client:
+                self._ready.clear()
+            await self._present()  # the next one, which was told all policies as it began
 
     async def remove(self, host_ref: str) -> None:
         """Forget a sandbox. A gateway that is gone knows none."""
@@ -237,13 +226,17 @@ class Keeper:
         """Start a gateway and tell it everything."""
         if self._sockets is None:
             last = self._last()
-            self._sockets = _listen(last.ports if last else None)
-        ports = Ports(_port(self._sockets.connections), _port(self._sockets.dns_tcp))
+            self._sockets = listening.listen(last.ports if last else None)
+        ports = self._sockets.ports
         self._control.unlink(missing_ok=True)
         pid = self._launch(self._sockets)
-        self._state.write_bytes(msgspec.json.encode(_State(ports, pid)))
+        draft = self._state.with_suffix(".new")
+        draft.write_bytes(msgspec.json.encode(_State(ports, pid)))
+        draft.replace(self._state)
         client: GatewayClient | None = None
         try:
+            if self._bound:
+                await asyncio.to_thread(self._bound, pid)
             async with asyncio.timeout(START_TIMEOUT):
                 client = await GatewayClient.connect(self._control, self._handle)
                 await client.ask(self._configure, Done, timeout=START_TIMEOUT)
@@ -267,7 +260,7 @@ class Keeper:
     def _output(self) -> Path:
         return self._folder / "gateway.log"
 
-    def _launch(self, sockets: _Sockets) -> int:
+    def _launch(self, sockets: Sockets) -> int:
         listener = unix.listen(self._control)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         output = os.open(self._output, flags, 0o600)
@@ -312,61 +305,6 @@ class Keeper:
                 return
             except (ContainerUnavailableError, OSError) as error:
                 _log.error("the egress gateway cannot be started", error=str(error))
-
-
-def _listen(ports: Ports | None) -> _Sockets:
-    """Return listeners, at *ports* if they are free."""
-    if ports:
-        with suppress(OSError):
-            return _listen_at(ports.connections, ports.names)
-    for _ in range(16):  # the TCP port that the kernel chose may be taken for UDP
-        with suppress(OSError):
-            return _listen_at(0, 0)
-    return _listen_at(0, 0)
-
-
-def _listen_at(connections: int, names: int) -> _Sockets:
-    made = _Sockets([], [], [])
-    try:
-        made.connections.extend(_pair(socket.SOCK_STREAM, connections))
-        made.dns_tcp.extend(_pair(socket.SOCK_STREAM, names))
-        made.dns_udp.extend(_pair(socket.SOCK_DGRAM, _port(made.dns_tcp)))
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-def _pair(kind: socket.SocketKind, port: int) -> list[socket.socket]:
-    """Return a socket for IPv4 and, where the host has it, one for IPv6 at the same port."""
-    made = [_bound(socket.AF_INET, kind, "0.0.0.0", port)]
-    if socket.has_ipv6:
-        try:
-            made.append(_bound(socket.AF_INET6, kind, "::", _port(made)))
-        except OSError as error:
-            if error.errno not in _NO_IPV6:
-                made[0].close()
-                raise
-    return made
-
-
-def _bound(family: int, kind: int, address: str, port: int) -> socket.socket:
-    made = socket.socket(family, kind)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, kind == socket.SOCK_STREAM)
-        if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind((address, port))
-        if kind == socket.SOCK_STREAM:
-            made.listen(BACKLOG)
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-def _port(group: Sequence[socket.socket]) -> int:
-    return int(group[0].getsockname()[1])
 
 
 def _reap(pid: int) -> None:

@@ -23,6 +23,7 @@ from atoll.network.gateway.protocol import (
     Forward,
     HandlerAnswer,
 )
+from atoll.network.gateway.room import Full, Holding
 from atoll.network.gateway.sandbox import Sandbox
 from atoll.network.gateway.shared import Shared
 from atoll.network.gateway.tunnel import Counts
@@ -250,7 +251,17 @@ class Requests:
     async def _handle(
         self, request: Request, target: bytes, verdict: Verdict, handler: Handler
     ) -> _Done:
-        body = await self._whole_body(request)
+        with Holding(self._shared.room, self._sandbox.room) as held:
+            try:
+                return await self._by_handler(request, target, verdict, handler, held)
+            except Full:
+                why = "too many bodies are held for handlers"
+                return await self._answer_of_ours(request, 503, "failed", why)
+
+    async def _by_handler(
+        self, request: Request, target: bytes, verdict: Verdict, handler: Handler, held: Holding
+    ) -> _Done:
+        body = await self._whole_body(request, held)
         if body is None:
             return await self._answer_of_ours(
                 request, 413, "refused", f"a handler gets bodies of {MAX_BODY} bytes at most"
@@ -260,7 +271,9 @@ class Requests:
         call = calls.call(
             self._sandbox.policy, handler, request, target, verdict.host, body, encrypted=encrypted
         )
-        return await self._handled(request, verdict, await self._asked(call), body)
+        answer = await self._asked(call)
+        held.add(len(getattr(answer, "body", None) or b""))
+        return await self._handled(request, verdict, answer, body)
 
     async def _asked(self, call: Call) -> HandlerAnswer:
         if self._channel.ended:
@@ -312,14 +325,15 @@ class Requests:
         )
         return done._replace(verdict="handled") if done.verdict == "allowed" else done
 
-    async def _whole_body(self, request: Request) -> bytes | None:
-        """Return the body, or None where it is too large."""
+    async def _whole_body(self, request: Request, held: Holding) -> bytes | None:
+        """Return the body, or None where it is too large; raise `Full`."""
         if request.get(b"expect"):
             await self._channel.write(http1.write_response(100, b"Continue", []))
         body = bytearray()
         async with asyncio.timeout(BODY_TIME):
             async for event in self._incoming.body():
                 if isinstance(event, Data):
+                    held.add(len(event.data))
                     body += event.data
                     if len(body) > MAX_BODY:
                         return None

@@ -13,6 +13,7 @@ from atoll.network.gateway.injection import redact
 from atoll.network.gateway.log import Log
 from atoll.network.gateway.pins import PinTable
 from atoll.network.gateway.protocol import Authority, Decision, Put, SandboxStatus
+from atoll.network.gateway.room import Room
 from atoll.network.policy import Outbound, SandboxPolicy, Verdict, decide
 
 QUERY_RATE, QUERY_BURST = 200.0, 400
@@ -20,6 +21,9 @@ QUERY_RATE, QUERY_BURST = 200.0, 400
 
 MAX_QUERIES = 64
 """Names that are looked up at the same time."""
+
+MAX_HELD = 32 << 20
+"""Bytes of bodies, for handlers and of their answers, that are held in memory: two of the largest."""
 
 INVENTED = ipaddress.IPv4Network("198.18.0.0/15")
 """Addresses for names that only a handler knows. They are reserved for laboratories (RFC 2544): no
@@ -54,6 +58,7 @@ class Sandbox:
         self.authority: Authority | None = put.authority
         self.pins = PinTable()
         self.connections: set[Cuttable] = set()
+        self.room = Room(MAX_HELD)
         self.queries = 0
         self._query_bucket = Bucket(QUERY_RATE, QUERY_BURST)
         self._invented: OrderedDict[str, str] = OrderedDict()

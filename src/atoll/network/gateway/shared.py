@@ -12,10 +12,14 @@ from atoll.network.gateway.certificates import Certificates
 from atoll.network.gateway.dialing import Dialer
 from atoll.network.gateway.nameservers import Nameservers, Unanswered
 from atoll.network.gateway.protocol import Call, HandlerAnswer
+from atoll.network.gateway.room import Room
 from atoll.network.policy import SandboxPolicy, closed_range
 
 MAX_CALLS = 32
-"""Handlers that are waited for at the same time: each may hold two bodies in memory."""
+"""Handlers that are waited for at the same time."""
+
+MAX_HELD = 256 << 20
+"""Bytes of bodies, for handlers and of their answers, that are held in memory."""
 
 
 class Shared:
@@ -38,6 +42,7 @@ class Shared:
         self.dialer = dialer
         self.certificates = certificates
         self.nameservers = nameservers
+        self.room = Room(MAX_HELD)
         self._ask_handler = ask_handler
         self._calls = asyncio.Semaphore(MAX_CALLS)
 

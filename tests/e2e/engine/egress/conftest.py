@@ -17,11 +17,12 @@ class Node:
         self.host, self.web = host, web
         self.start()
 
-    def start(self) -> None:
+    def start(self, **settings: str) -> None:
         self.engine = self.host.start(
             ATOLL_NETWORK_NAMESERVERS=net.RESOLVER,
             ATOLL_NETWORK_IPV6="on",
             ATOLL_NETWORK_AUTHORITIES=str(self.web.authority.path),
+            **settings,
         )
         self.client: httpx2.Client = self.engine.client()
 

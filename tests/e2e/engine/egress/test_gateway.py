@@ -29,6 +29,7 @@ def log(node: Node, id: str) -> list[dict[str, object]]:
 
 
 def gateway(node: Node) -> int:
+    """Return the process id of the gateway that was started last."""
     state = json.loads((node.host.state_dir / "egress" / "gateway.json").read_text())
     return int(state["pid"])
 
@@ -148,6 +149,7 @@ def test_a_policy_outlives_the_engine_and_the_gateway(node: Node) -> None:
     os.kill(first, signal.SIGKILL)
     eventually(lambda: gateway(node) != first, 20)
     eventually(lambda: reached(node, "a", "http://allowed.test/") == "200", 20)
+    assert "/egress/user\n" in Path(f"/proc/{gateway(node)}/cgroup").read_text()
     assert reached(node, "a", f"http://{net.OTHER}/") in {"", "520"}
     node.client.post(f"{SANDBOXES}/a/stop")
     assert reached(node, "a", f"http://{net.OTHER}/") in {"", "520"}, "woken with it"

@@ -18,7 +18,8 @@ import pytest
 from atoll.network import netns
 from atoll.network.gateway import log
 from atoll.network.gateway.certificates import new_authority
-from atoll.network.gateway.keeper import Keeper, Ports
+from atoll.network.gateway.keeper import Keeper
+from atoll.network.gateway.listening import Ports
 from atoll.network.gateway.protocol import (
     Answered,
     Call,

@@ -10,7 +10,8 @@ import pytest
 
 from atoll.errors import ContainerUnavailableError
 from atoll.network.gateway import keeper
-from atoll.network.gateway.keeper import Keeper, Ports
+from atoll.network.gateway.keeper import Keeper
+from atoll.network.gateway.listening import Ports
 from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, Unanswered
 from atoll.network.policy import SandboxPolicy
 
@@ -53,6 +54,31 @@ async def test_a_gateway_that_is_killed_is_started_again_with_all_policies(
                 after = await one.status()
     assert set(after.sandboxes) == {"r-1", "r-2"}
     assert moved[0] == moved[-1]
+
+
+async def test_a_policy_waits_for_the_gateway_that_takes_over(
+    kept: tuple[Keeper, list[Ports]],
+) -> None:
+    """A gateway may end at any time; sandboxes that start meanwhile are late, not refused."""
+    one, _ = kept
+    before = await one.status()
+    os.kill(before.pid, signal.SIGKILL)
+    await one.put(put("r-1", 1))
+    after = await one.status()
+    assert after.pid != before.pid
+    assert set(after.sandboxes) == {"r-1"}
+
+
+async def test_a_policy_that_was_refused_does_not_stop_the_next_gateway(
+    kept: tuple[Keeper, list[Ports]],
+) -> None:
+    one, _ = kept
+    await one.put(put("r-1", 1))
+    with pytest.raises(ValueError, match="another sandbox"):
+        await one.put(put("r-2", 1))
+    os.kill((await one.status()).pid, signal.SIGKILL)
+    await one.put(put("r-3", 3))
+    assert set((await one.status()).sandboxes) == {"r-1", "r-3"}
 
 
 async def test_a_start_that_is_cut_short_leaves_no_process(tmp_path: Path) -> None:

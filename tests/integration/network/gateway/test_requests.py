@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from atoll.network.gateway import requests
+from atoll.network.gateway import requests, sandbox
 from atoll.network.gateway.protocol import Answered, Call, Forward, HandlerAnswer, Unanswered
 from atoll.network.policy import Handler, SandboxPolicy, Secret
 from integration.network.gateway.harness import Harness, Web, policy
@@ -322,6 +322,35 @@ async def test_a_body_too_large_for_a_handler_is_refused(
     sent = b"PUT / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 11\r\n\r\n" + b"a" * 11
     assert (await gateway.exchange(address, 80, sent)).startswith(b"HTTP/1.1 413 ")
     assert gateway.calls == []
+
+
+@pytest.mark.parametrize(("sent", "answered"), [(20, 0), (5, 20)])
+async def test_more_bodies_than_are_held_are_refused(
+    gateway: Harness, monkeypatch: pytest.MonkeyPatch, sent: int, answered: int
+) -> None:
+    """Each connection may hold one: a sandbox with thousands must not end the gateway of all."""
+
+    async def handle(call: Call) -> HandlerAnswer:
+        return Answered(status=200, headers=[], body=b"a" * answered)
+
+    monkeypatch.setattr(sandbox, "MAX_HELD", 20)
+    gateway.handle = handle
+    gateway.put(handled())
+    (address,) = await gateway.addresses("api.test")
+    head = b"PUT / HTTP/1.1\r\nHost: api.test\r\nContent-Length: %d\r\n"
+    reader, writer = await gateway.connect(address, 80)
+    writer.write(head % 10 + b"\r\n" + b"a")
+    while not gateway.shared.room.held:
+        await asyncio.sleep(0.01)
+    closing = head + b"Connection: close\r\n\r\n"
+    refused = await gateway.exchange(address, 80, closing % sent + b"a" * sent)
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    writer.write(b"a" * 9)
+    held_up = 10 + answered > 20
+    assert (await reader.readline()).startswith(b"HTTP/1.1 503 " if held_up else b"HTTP/1.1 200 ")
+    writer.close()
+    while gateway.shared.room.held:
+        await asyncio.sleep(0.01)
 
 
 async def test_a_handler_nobody_waits_for_is_given_up(gateway: Harness) -> None:
