@@ -28,8 +28,8 @@ _LINES = 20
 _TAIL = 64 << 10
 _ADDRESS = re.compile(r"https://[a-z0-9-]+\.trycloudflare\.com\b")
 _NAMED = re.compile(r"(?:Added CNAME|hostname:)\s+([a-z0-9-]+(?:\.[a-z0-9-]+)+)")
-_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
-           "--bounding-set=-all", "--no-new-privs", "--"]  # fmt: skip
+_POWERLESS = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
+_NOBODY = ["--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 def arguments(program: str, origin: str, name: str | None) -> list[str]:
@@ -83,14 +83,20 @@ def start(
     """
     port = keeper.getsockname()[1]
     argv = arguments(program, f"http://{_LOOPBACK}:{port}", name)
-    # A named tunnel needs the account's credentials, which are the engine's user's.
-    drop = _NOBODY if name is None and os.geteuid() == 0 else []
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        marked = lasting.marked([*drop, *argv], engine_id)
+        marked = lasting.marked([*_drop(name), *argv], engine_id)
         return lasting.identified(process.launch(marked, [keeper.fileno()], output=output))
     finally:
         os.close(output)
+
+
+def _drop(name: str | None) -> list[str]:
+    """Return what the command line begins with, so that root's rights are not the program's."""
+    if os.geteuid() != 0:
+        return []
+    # A named tunnel needs the account's credentials, which are the engine's user's.
+    return [*_POWERLESS, *(_NOBODY if name is None else []), "--"]
 
 
 async def told(found: Running, log: Path, given_up: Callable[[], bool]) -> str | None:

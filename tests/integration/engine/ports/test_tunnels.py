@@ -29,6 +29,7 @@ BOX = "/v2/namespaces/N/sandboxes/box"
 PROGRAM = """#!/usr/bin/python3
 import json, os, sys, time
 told = {{"argv": sys.argv[1:], "pid": os.getpid(), "uid": os.getuid(), "env": sorted(os.environ)}}
+told["status"] = dict(line.split(":\\t", 1) for line in open("/proc/self/status") if ":\\t" in line)
 open("{folder}/told", "a").write(json.dumps(told) + "\\n")
 print("2026-01-01T00:00:00Z INF Requesting new quick Tunnel on trycloudflare.com...", file=sys.stderr)
 while os.path.exists("{folder}/silent"):
@@ -190,6 +191,20 @@ def test_a_destroyed_sandbox_has_no_tunnel(client: httpx2.Client, folder: Path, 
     client.post(f"{BOX}/ports/{port}/tunnel", json={})
     client.delete(BOX)
     eventually(lambda: not alive(folder))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root has something to give up")
+@pytest.mark.parametrize(("name", "uid"), [(None, 65534), ("app", 0)])
+def test_the_program_has_none_of_roots_rights(
+    client: httpx2.Client, folder: Path, port: int, name: str | None, uid: int
+) -> None:
+    """It reads what the internet sends. A named one stays root for the account's files alone."""
+    client.post(f"{BOX}/ports/{port}/tunnel", json={"name": name} if name else {})
+    (run,) = told(folder)
+    assert run["uid"] == uid
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(run["status"][kind], 16) == 0, kind
+    assert run["status"]["NoNewPrivs"].strip() == "1"
 
 
 class Host:
