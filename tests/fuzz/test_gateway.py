@@ -13,6 +13,7 @@ import dns.rdatatype
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atoll.host.budget import Budget
 from atoll.network.gateway import clienthello, resolver, sniff
 from atoll.network.gateway.clienthello import Malformed
 from atoll.network.gateway.nameservers import Nameservers, Unanswered
@@ -175,7 +176,7 @@ def test_every_question_has_a_small_answer_or_none(
         denied=("evil.test",), class_by_host={"handled.test": Handler("outbound_by_host", "handled")},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        sandbox = Sandbox(Put(policy=policy, log="box"), Path(folder))
+        sandbox = Sandbox(Put(policy=policy, log="box"), Path(folder), Budget(0))
         asked = Resolver(cast("Nameservers", _Forged(outside))).answer(sandbox, data, limit)
         answer = asyncio.run(asked)
         sandbox.close()

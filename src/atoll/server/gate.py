@@ -29,10 +29,11 @@ from atoll.errors import (
     UnauthorizedError,
     VersionMismatchError,
 )
+from atoll.host.budget import Budget
 from atoll.server import cors, forwarded, shapes
 from atoll.server.auth import Auth, Listener
 from atoll.server.bridge import failures as bridge
-from atoll.server.limits import Budget, Limits
+from atoll.server.limits import Limits
 from atoll.server.replays import Replays
 from atoll.server.underway import Call, Underway
 from atoll.wire import keys

@@ -2,7 +2,7 @@
 
 Each key has a bucket that fills at its rate and holds two seconds of it, and a count of what is
 under way. The owner of the engine (unix socket, this machine's programs without keys) has no
-limits: nobody is there to be protected from it. JSON bodies of all callers share one budget.
+limits: nobody is there to be protected from it.
 """
 
 import time
@@ -94,50 +94,3 @@ class Limits:
                 if not bucket.under_way and now - bucket.at > BURST]  # fmt: skip
         for id in idle:
             del self._buckets[id]
-
-
-class Budget:
-    """Bytes that all requests may hold together.
-
-    Args:
-        limit: most bytes at once.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.taken = 0
-
-    @contextmanager
-    def share(self) -> Iterator["Share"]:
-        """Yield the share of one request; it is given back at the end."""
-        share = Share(self)
-        try:
-            yield share
-        finally:
-            self.taken -= share.size
-
-    def take(self, size: int) -> None:
-        """Take *size* bytes; raise `RateLimitedError` when there are none left."""
-        if self.taken + size > self._limit:
-            raise RateLimitedError(
-                "the requests of all callers together are too large", retry_after=1.0,
-                context={"limit": self._limit, "of": "bodies"},
-            )  # fmt: skip
-        self.taken += size
-
-
-class Share:
-    """What one request holds of a `Budget`."""
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self.size = 0
-
-    def take(self, size: int) -> None:
-        """Take *size* more bytes; raise as `Budget.take`."""
-        self._budget.take(size)
-        self.size += size
-
-    def hold(self, size: int) -> None:
-        """Hold *size* bytes from now on, more or fewer than before; raise as `Budget.take`."""
-        self.take(size - self.size)

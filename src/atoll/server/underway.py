@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from atoll.errors import ContainerNotReadyError, OperationInterruptedError, SandboxError
+from atoll.host.budget import Budget
 from atoll.server.auth import Caller
-from atoll.server.limits import Budget
 from atoll.wire.ops import Op
 
 STREAM_GRACE = 1.0

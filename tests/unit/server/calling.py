@@ -1,7 +1,7 @@
 """A request at the gate, for tests of what reads requests."""
 
+from atoll.host.budget import Budget
 from atoll.server.auth import Caller
-from atoll.server.limits import Budget
 from atoll.server.underway import Call
 from atoll.wire.keys import Scope
 

@@ -2,7 +2,7 @@ import pytest
 
 from atoll.errors import RateLimitedError
 from atoll.server.auth import OWNER, Caller
-from atoll.server.limits import BURST, KEEP, Budget, Limits
+from atoll.server.limits import BURST, KEEP, Limits
 from atoll.settings import ServerSettings
 from atoll.wire.keys import Scope
 
@@ -90,30 +90,3 @@ def test_buckets_of_keys_that_went_away_are_forgotten() -> None:
     clock.now += BURST + 1
     ask(found, caller("one more"))
     assert len(found._buckets) == 1
-
-
-def test_all_bodies_together_have_a_budget_that_is_given_back() -> None:
-    budget = Budget(10)
-    with budget.share() as one, budget.share() as other:
-        one.take(6)
-        other.take(4)
-        with pytest.raises(RateLimitedError):
-            other.take(1)
-    assert budget.taken == 0
-    with budget.share() as one:
-        one.take(7)
-        with pytest.raises(RateLimitedError):
-            one.take(7)
-    assert budget.taken == 0
-
-
-def test_what_is_held_may_shrink() -> None:
-    budget = Budget(10)
-    with budget.share() as one:
-        one.hold(8)
-        one.hold(3)
-        with budget.share() as other:
-            other.hold(7)
-        with pytest.raises(RateLimitedError):
-            one.hold(11)
-    assert budget.taken == 0

@@ -7,23 +7,24 @@ policy may have changed in between.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import NamedTuple
 
+from atoll.host.budget import Share
 from atoll.host.messages import Incoming
 from atoll.host.pump import Channel, Deadline
 from atoll.network import hosts
-from atoll.network.gateway import calls, injection, messages
+from atoll.network.gateway import calls, held, injection, messages
 from atoll.network.gateway.forwarding import Cut, Failure, Forwarding, Place, Server
 from atoll.network.gateway.messages import REFUSED
 from atoll.network.gateway.protocol import (
-    MAX_BODY,
     Answered,
     Call,
     Decision,
     Forward,
     HandlerAnswer,
+    Unanswered,
 )
-from atoll.network.gateway.room import Full, Holding
 from atoll.network.gateway.sandbox import Sandbox
 from atoll.network.gateway.shared import Shared
 from atoll.network.gateway.tunnel import Counts
@@ -37,8 +38,9 @@ IDLE = 120.0
 HEAD_TIME = 15.0
 """Seconds that a head may take, once it has begun."""
 
-BODY_TIME = 60.0
-"""Seconds that the body of a request for a handler may take: it is held in memory meanwhile."""
+LINGER = 5.0
+"""Seconds that a client may go on sending a body which is refused: if it were closed on, its kernel
+would forget our answer."""
 
 HANDLER_FAILED = "the handler failed"
 NOT_REACHED = "the handler sent it to where it is not answered"
@@ -89,6 +91,7 @@ class Requests:
         self._kept: Server | None = None
         self._counts = Counts()
         self._late = False
+        self._unread = False  # a body that was refused
         self._asking: asyncio.Future[HandlerAnswer] | None = None
         self.outbound: Outbound | None = None
         """What the request under way was let out for."""
@@ -103,6 +106,7 @@ class Requests:
                     break
         except Malformed as error:
             await self._malformed(error)
+            await self._linger()
         except (OSError, Cut):
             self._channel.abort()
         except asyncio.CancelledError:
@@ -145,7 +149,7 @@ class Requests:
 
     async def _one(self, request: Request) -> bool:
         """Serve *request*; return whether another may follow."""
-        begun, self._counts = time.time(), Counts()
+        begun, self._counts, self._unread = time.time(), Counts(), False
         host, done = messages.host(request), None
         try:
             target = messages.path(request)
@@ -163,7 +167,18 @@ class Requests:
             self._note(request, host, begun, done or _Done("failed", "the connection was cut", 0))
         if done.keep and not request.body:
             await self._incoming.go_on(request)
+        if self._unread and not done.keep:
+            await self._linger()
         return done.keep
+
+    async def _linger(self) -> None:
+        """Take what the client sends still, and forget it."""
+        if self._whence.server_name is None:
+            self._channel.write_end()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER):
+                while await self._channel.read():
+                    pass
 
     def _decided(self, host: str) -> Verdict:
         address, server_name = self._whence.address, self._whence.server_name
@@ -189,6 +204,7 @@ class Requests:
         """Answer with *told* where *rule*, which the log has, is nothing for the sandbox."""
         head_only = request.method == b"HEAD"
         await self._channel.write(messages.refusal(status, told or rule, head_only=head_only))
+        self._unread = request.body
         return _Done(verdict, rule, status)
 
     async def _allow(self, request: Request, target: bytes, verdict: Verdict) -> _Done:
@@ -251,34 +267,34 @@ class Requests:
     async def _handle(
         self, request: Request, target: bytes, verdict: Verdict, handler: Handler
     ) -> _Done:
-        with Holding(self._shared.room, self._sandbox.room) as held:
+        with self._sandbox.bodies.share() as share:
             try:
-                return await self._by_handler(request, target, verdict, handler, held)
-            except Full:
-                why = "too many bodies are held for handlers"
-                return await self._answer_of_ours(request, 503, "failed", why)
+                return await self._held(request, target, verdict, handler, share)
+            except held.Refused as error:
+                return await self._answer_of_ours(request, error.status, "refused", str(error))
 
-    async def _by_handler(
-        self, request: Request, target: bytes, verdict: Verdict, handler: Handler, held: Holding
+    async def _held(
+        self, request: Request, target: bytes, verdict: Verdict, handler: Handler, share: Share
     ) -> _Done:
-        body = await self._whole_body(request, held)
-        if body is None:
-            return await self._answer_of_ours(
-                request, 413, "refused", f"a handler gets bodies of {MAX_BODY} bytes at most"
-            )
+        """Have a request handled whose bodies *share* is for."""
+        held.expect(request, share)
+        if request.get(b"expect"):
+            await self._channel.write(http1.write_response(100, b"Continue", []))
+        body = await held.read(self._incoming, share)
         self._counts.up = len(body)
         encrypted = self._whence.server_name is not None
         call = calls.call(
             self._sandbox.policy, handler, request, target, verdict.host, body, encrypted=encrypted
         )
         answer = await self._asked(call)
-        held.add(len(getattr(answer, "body", None) or b""))
+        if not isinstance(answer, Unanswered):
+            held.add(share, len(answer.body or b""))
         return await self._handled(request, verdict, answer, body)
 
     async def _asked(self, call: Call) -> HandlerAnswer:
         if self._channel.ended:
             raise ConnectionResetError("the client hung up")
-        self._asking = asyncio.ensure_future(self._shared.ask_handler(call))
+        self._asking = asyncio.ensure_future(self._sandbox.in_turn(self._shared.ask_handler, call))
         try:
             await asyncio.wait([self._asking])
             if self._asking.cancelled():
@@ -324,20 +340,6 @@ class Requests:
             told=NOT_REACHED,
         )
         return done._replace(verdict="handled") if done.verdict == "allowed" else done
-
-    async def _whole_body(self, request: Request, held: Holding) -> bytes | None:
-        """Return the body, or None where it is too large; raise `Full`."""
-        if request.get(b"expect"):
-            await self._channel.write(http1.write_response(100, b"Continue", []))
-        body = bytearray()
-        async with asyncio.timeout(BODY_TIME):
-            async for event in self._incoming.body():
-                if isinstance(event, Data):
-                    held.add(len(event.data))
-                    body += event.data
-                    if len(body) > MAX_BODY:
-                        return None
-        return bytes(body)
 
     # The log
 

@@ -1,19 +1,29 @@
 """What the gateway knows of one sandbox: its policy, its pins, what it has open, its counts."""
 
+import asyncio
 import ipaddress
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
 from msgspec.structs import replace
 
+from atoll.host.budget import Budget
+from atoll.network.gateway import held
 from atoll.network.gateway.bucket import Bucket
 from atoll.network.gateway.injection import redact
 from atoll.network.gateway.log import Log
 from atoll.network.gateway.pins import PinTable
-from atoll.network.gateway.protocol import Authority, Decision, Put, SandboxStatus
-from atoll.network.gateway.room import Room
+from atoll.network.gateway.protocol import (
+    Authority,
+    Call,
+    Decision,
+    HandlerAnswer,
+    Put,
+    SandboxStatus,
+)
 from atoll.network.policy import Outbound, SandboxPolicy, Verdict, decide
 
 QUERY_RATE, QUERY_BURST = 200.0, 400
@@ -22,8 +32,8 @@ QUERY_RATE, QUERY_BURST = 200.0, 400
 MAX_QUERIES = 64
 """Names that are looked up at the same time."""
 
-MAX_HELD = 32 << 20
-"""Bytes of bodies, for handlers and of their answers, that are held in memory: two of the largest."""
+MAX_CALLS = 32
+"""Handlers that are waited for at the same time: one that hangs keeps nobody else's waiting."""
 
 INVENTED = ipaddress.IPv4Network("198.18.0.0/15")
 """Addresses for names that only a handler knows. They are reserved for laboratories (RFC 2544): no
@@ -49,16 +59,18 @@ class Sandbox:
     Args:
         put: its policy.
         logs: folder of all logs.
+        bodies: what all sandboxes hold of bodies for handlers.
     """
 
-    def __init__(self, put: Put, logs: Path) -> None:
+    def __init__(self, put: Put, logs: Path, bodies: Budget) -> None:
         self._logs = logs
         self._log = Log(logs, put.log)
         self.policy: SandboxPolicy = put.policy
         self.authority: Authority | None = put.authority
         self.pins = PinTable()
         self.connections: set[Cuttable] = set()
-        self.room = Room(MAX_HELD)
+        self.bodies = Budget(held.MAX_OF_ONE, within=bodies)
+        self._calls = asyncio.Semaphore(MAX_CALLS)
         self.queries = 0
         self._query_bucket = Bucket(QUERY_RATE, QUERY_BURST)
         self._invented: OrderedDict[str, str] = OrderedDict()
@@ -94,6 +106,13 @@ class Sandbox:
     def may_ask(self) -> bool:
         """Tell whether another name may be looked up now."""
         return self.queries < MAX_QUERIES and self._query_bucket.take(time.monotonic())
+
+    async def in_turn(
+        self, ask: Callable[[Call], Awaitable[HandlerAnswer]], call: Call
+    ) -> HandlerAnswer:
+        """Have a handler called when it is this call's turn."""
+        async with self._calls:
+            return await ask(call)
 
     def invent(self, name: str) -> str:
         """Return the address that stands for *name*, which only a handler knows."""

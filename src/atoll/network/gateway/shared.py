@@ -1,25 +1,19 @@
 """What all connections of the gateway have in common: handed to each, so that none reaches for it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import dns.exception
 import dns.name
 from dns.rdatatype import RdataType
 
+from atoll.host.budget import Budget
 from atoll.network import hosts
+from atoll.network.gateway import held
 from atoll.network.gateway.certificates import Certificates
 from atoll.network.gateway.dialing import Dialer
 from atoll.network.gateway.nameservers import Nameservers, Unanswered
 from atoll.network.gateway.protocol import Call, HandlerAnswer
-from atoll.network.gateway.room import Room
 from atoll.network.policy import SandboxPolicy, closed_range
-
-MAX_CALLS = 32
-"""Handlers that are waited for at the same time."""
-
-MAX_HELD = 256 << 20
-"""Bytes of bodies, for handlers and of their answers, that are held in memory."""
 
 
 class Shared:
@@ -30,6 +24,9 @@ class Shared:
         certificates: TLS of our own.
         nameservers: who knows names.
         ask_handler: has a Worker's handler called; never raises but when cancelled.
+
+    Attributes:
+        bodies: what all sandboxes hold of bodies for handlers.
     """
 
     def __init__(
@@ -42,14 +39,8 @@ class Shared:
         self.dialer = dialer
         self.certificates = certificates
         self.nameservers = nameservers
-        self.room = Room(MAX_HELD)
-        self._ask_handler = ask_handler
-        self._calls = asyncio.Semaphore(MAX_CALLS)
-
-    async def ask_handler(self, call: Call) -> HandlerAnswer:
-        """Have a handler called, when it is this call's turn."""
-        async with self._calls:
-            return await self._ask_handler(call)
+        self.ask_handler = ask_handler
+        self.bodies = Budget(held.MAX_OF_ALL)
 
     async def find(self, policy: SandboxPolicy, host: str) -> str:
         """Return an address of *host* for a request that a handler lets out.

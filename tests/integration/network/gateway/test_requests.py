@@ -4,10 +4,19 @@ from typing import Any
 
 import pytest
 
-from atoll.network.gateway import requests, sandbox
-from atoll.network.gateway.protocol import Answered, Call, Forward, HandlerAnswer, Unanswered
+from atoll.network.gateway import held, requests
+from atoll.network.gateway.protocol import (
+    MAX_BODY,
+    Answered,
+    Call,
+    Forward,
+    HandlerAnswer,
+    Unanswered,
+)
+from atoll.network.gateway.sandbox import MAX_CALLS
 from atoll.network.policy import Handler, SandboxPolicy, Secret
-from integration.network.gateway.harness import Harness, Web, policy
+from atoll.wire.http1 import write_chunk, write_last_chunk
+from integration.network.gateway.harness import NEIGHBOUR, Harness, Web, policy
 
 GET = b"GET / HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n"
 TWO_LENGTHS = (
@@ -313,44 +322,108 @@ async def test_no_handler_opens_what_is_closed(gateway: Harness, url: str) -> No
     assert int(answer.split()[1]) in {502, 520}
 
 
+@pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_too_large_for_a_handler_is_refused(
-    gateway: Harness, monkeypatch: pytest.MonkeyPatch
+    gateway: Harness, monkeypatch: pytest.MonkeyPatch, chunked: bool
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_BODY", 10)
+    """The answer arrives though its sender goes on sending."""
+    monkeypatch.setattr(held, "MAX_BODY", 1 << 20)
     gateway.put(handled())
     (address,) = await gateway.addresses("api.test")
-    sent = b"PUT / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 11\r\n\r\n" + b"a" * 11
-    assert (await gateway.exchange(address, 80, sent)).startswith(b"HTTP/1.1 413 ")
+    body = b"a" * (9 << 20)
+    framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
+    sent = b"PUT / HTTP/1.1\r\nHost: api.test\r\n%b\r\n\r\n" % framing
+    sent += write_chunk(body) + write_last_chunk([]) if chunked else body
+    answer = await gateway.exchange(address, 80, sent)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert answer.endswith(b"at most\n")
     assert gateway.calls == []
 
 
-@pytest.mark.parametrize(("sent", "answered"), [(20, 0), (5, 20)])
-async def test_more_bodies_than_are_held_are_refused(
-    gateway: Harness, monkeypatch: pytest.MonkeyPatch, sent: int, answered: int
-) -> None:
-    """Each connection may hold one: a sandbox with thousands must not end the gateway of all."""
+PART = b"POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: %d\r\n\r\n" % MAX_BODY + b"a"
+WHOLE = b"POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 1\r\nConnection: close\r\n\r\na"
 
-    async def handle(call: Call) -> HandlerAnswer:
-        return Answered(status=200, headers=[], body=b"a" * answered)
 
-    monkeypatch.setattr(sandbox, "MAX_HELD", 20)
-    gateway.handle = handle
+async def echoed(call: Call) -> HandlerAnswer:
+    return Answered(status=200, headers=[], body=call.body)
+
+
+async def test_bodies_that_one_holds_back_take_no_memory_of_others(gateway: Harness) -> None:
+    gateway.handle = echoed
+    gateway.put(handled())
+    gateway.put(handled(host_ref="near", addresses=(NEIGHBOUR,)))
+    (address,) = await gateway.addresses("api.test")
+    (near,) = await gateway.addresses("api.test", NEIGHBOUR)
+    holding = [await gateway.connect(address, 80) for _ in range(4)]
+    for _, writer in holding:
+        writer.write(PART)
+    answer = b""
+    while not answer.startswith(b"HTTP/1.1 503 "):
+        answer = await gateway.exchange(address, 80, WHOLE)
+    assert b"bodies" in answer
+    assert (await gateway.exchange(near, 80, WHOLE, NEIGHBOUR)).startswith(b"HTTP/1.1 200 ")
+    for _, writer in holding:
+        writer.close()
+    while not answer.startswith(b"HTTP/1.1 200 "):
+        answer = await gateway.exchange(address, 80, WHOLE)
+    assert gateway.shared.bodies.taken == 0
+
+
+async def test_answers_that_nobody_reads_take_no_memory_of_others(gateway: Harness) -> None:
+    async def large(call: Call) -> HandlerAnswer:
+        return Answered(status=200, headers=[], body=bytes(MAX_BODY))
+
+    gateway.handle = large
     gateway.put(handled())
     (address,) = await gateway.addresses("api.test")
-    head = b"PUT / HTTP/1.1\r\nHost: api.test\r\nContent-Length: %d\r\n"
-    reader, writer = await gateway.connect(address, 80)
-    writer.write(head % 10 + b"\r\n" + b"a")
-    while not gateway.shared.room.held:
-        await asyncio.sleep(0.01)
-    closing = head + b"Connection: close\r\n\r\n"
-    refused = await gateway.exchange(address, 80, closing % sent + b"a" * sent)
-    assert refused.startswith(b"HTTP/1.1 503 ")
-    writer.write(b"a" * 9)
-    held_up = 10 + answered > 20
-    assert (await reader.readline()).startswith(b"HTTP/1.1 503 " if held_up else b"HTTP/1.1 200 ")
-    writer.close()
-    while gateway.shared.room.held:
-        await asyncio.sleep(0.01)
+    holding = [await gateway.connect(address, 80) for _ in range(6)]
+    for _, writer in holding:
+        writer.write(GET % b"api.test")
+    async with asyncio.timeout(20):
+        while [one.status for one in gateway.log() if one.protocol == "http"] != [503, 503]:
+            await asyncio.sleep(0.01)
+    assert gateway.shared.bodies.taken == held.MAX_OF_ONE
+    for _, writer in holding:
+        writer.transport.abort()
+    async with asyncio.timeout(20):
+        while gateway.shared.bodies.taken:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    gateway: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "TIME", 0.1)
+    gateway.put(handled())
+    (address,) = await gateway.addresses("api.test")
+    assert (await gateway.exchange(address, 80, PART)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_handlers_that_hang_for_one_are_there_for_another(gateway: Harness) -> None:
+    waiting = asyncio.Event()
+
+    async def handle(call: Call) -> HandlerAnswer:
+        if call.host_ref == "box":
+            await waiting.wait()
+        return Answered(status=200, headers=[])
+
+    gateway.handle = handle
+    gateway.put(handled())
+    gateway.put(handled(host_ref="near", addresses=(NEIGHBOUR,)))
+    (address,) = await gateway.addresses("api.test")
+    (near,) = await gateway.addresses("api.test", NEIGHBOUR)
+    hanging = [await gateway.connect(address, 80) for _ in range(MAX_CALLS + 8)]
+    for _, writer in hanging:
+        writer.write(GET % b"api.test")
+    async with asyncio.timeout(20):
+        while len(gateway.calls) < MAX_CALLS:
+            await asyncio.sleep(0.01)
+    assert (await gateway.exchange(near, 80, WHOLE, NEIGHBOUR)).startswith(b"HTTP/1.1 200 ")
+    assert len([call for call in gateway.calls if call.host_ref == "box"]) == MAX_CALLS
+    waiting.set()
+    for reader, writer in hanging:
+        assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200 ")
+        writer.close()
 
 
 async def test_a_handler_nobody_waits_for_is_given_up(gateway: Harness) -> None:
@@ -377,6 +450,6 @@ async def test_a_handler_nobody_waits_for_is_given_up(gateway: Harness) -> None:
 async def test_the_invented_address_is_of_no_use_without_its_handler(gateway: Harness) -> None:
     gateway.put(handled())
     (address,) = await gateway.addresses("api.test")
-    assert await gateway.exchange(address, 5_432, b"\0") == b""
+    assert await gateway.exchange(address, 5_432, bytes(4)) == b""
     told = await gateway.last("tcp")
     assert told.verdict == "refused"
