@@ -158,6 +158,7 @@ async def test_c07_a_dead_interpreter_is_a_typed_error(
 
 
 @pytest.mark.beyond_bwrap("limit of memory in use")
+@pytest.mark.beyond_gvisor("out of memory")
 @pytest.mark.container
 async def test_c07_out_of_memory_is_said(sandbox: atoll.Sandbox, url: str) -> None:
     async with atoll.connect(url) as env:

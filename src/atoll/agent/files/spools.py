@@ -23,6 +23,8 @@ from atoll.agent.files.pathnames import Place
 TEMPORARY: Final = b".atoll-"
 """Start of the names of our temporary files; watches do not report them."""
 
+TEMPORARY_END: Final = b".tmp"
+
 LOCK_TIMEOUT: Final = 10.0
 """Seconds an append waits for another one on the same file."""
 
@@ -37,12 +39,12 @@ _NO_RENAME: Final = frozenset({errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACC
 
 def temporary_name() -> bytes:
     """Return a name nobody else uses, of a form that `is_temporary` knows."""
-    return TEMPORARY + b"%08x" % os.getpid() + os.urandom(4).hex().encode() + b".tmp"
+    return TEMPORARY + b"%08x" % os.getpid() + os.urandom(4).hex().encode() + TEMPORARY_END
 
 
 def is_temporary(name: bytes) -> bool:
     """Tell whether *name* is one of ours."""
-    return name.startswith(TEMPORARY) and name.endswith(b".tmp") and len(name) == 27
+    return name.startswith(TEMPORARY) and name.endswith(TEMPORARY_END) and len(name) == 27
 
 
 def is_temporary_of(pid: int, name: bytes) -> bool:

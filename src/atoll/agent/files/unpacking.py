@@ -59,6 +59,8 @@ def refuse_no_directory(place: Place, existing: os.stat_result | None) -> None:
 
 
 _ZEROS = bytes(1 << 18)
+_NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS})
+"""Answers of kernels (gVisor's) and file systems that cannot swap two names."""
 
 
 class Stage:
@@ -82,8 +84,29 @@ class Stage:
             os.fchown(self.directory, existing.st_uid, existing.st_gid)
         os.fchmod(self.directory, stat.S_IMODE(existing.st_mode))
         merging.sync(self.directory)
-        kernel.exchange(self._parent, self._name, place.name)
+        try:
+            kernel.exchange(self._parent, self._name, place.name)
+        except OSError as error:
+            if error.errno not in _NO_EXCHANGE:
+                raise
+            self._replace(place)
         place.sync()
+
+    def _replace(self, place: Place) -> None:
+        """Swap places in two steps: between them nothing has the name.
+
+        Who dies there leaves the directory that was there beside it, under a name that no clean-up
+        knows.
+        """
+        aside = self._name.removesuffix(spools.TEMPORARY_END) + b".old"
+        here = {"src_dir_fd": self._parent, "dst_dir_fd": self._parent}
+        os.rename(place.name, aside, **here)
+        try:
+            os.rename(self._name, place.name, **here)
+        except BaseException:
+            os.rename(aside, place.name, **here)
+            raise
+        self._name = aside
 
     def discard(self) -> None:
         """Delete what is left of it."""

@@ -1,3 +1,4 @@
+import errno
 import io
 import os
 import tarfile
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from atoll import errors
+from atoll.agent import kernel
 from integration.agent.files_calls import call
 
 
@@ -68,6 +70,37 @@ def test_what_is_there_is_replaced_and_the_directory_keeps_its_mode(
     assert not (target / "old").exists()
     assert (target / "keep.log").read_text() == "keep.log"
     assert target.stat().st_mode & 0o777 == 0o711
+    assert sorted(os.listdir(tmp_path)) == ["target", "tree"]
+
+
+def no_exchange(*_: object) -> None:
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+def test_a_kernel_that_cannot_exchange_replaces_in_two_steps(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "exchange", no_exchange)
+    test_what_is_there_is_replaced_and_the_directory_keeps_its_mode(tree, tmp_path)
+
+
+def test_two_steps_of_which_the_second_fails_leave_what_was_there(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, target, rename = packed(tree), tmp_path / "target", os.rename
+    target.mkdir()
+    (target / "old").touch()
+
+    def full(source: bytes, name: bytes, **where: int) -> None:
+        if name == b"target" and not source.endswith(b".old"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rename(source, name, **where)
+
+    monkeypatch.setattr(kernel, "exchange", no_exchange)
+    monkeypatch.setattr(os, "rename", full)
+    with pytest.raises(errors.NoSpaceError):
+        put_back(target, archive)
+    assert os.listdir(target) == ["old"]
     assert sorted(os.listdir(tmp_path)) == ["target", "tree"]
 
 
