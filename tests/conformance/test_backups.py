@@ -109,5 +109,5 @@ async def test_three_gigabytes_in_flat_memory(sandbox: atoll.Sandbox) -> None:
     assert backup.size < 60 << 20
     await text(sandbox, "mv d/f .; rm -r d")
     await sandbox.restore_backup(backup)
-    assert await text(sandbox, "cmp f d/f && stat -c %s d/sparse") == f"{3 << 30}\n"
+    assert await text(sandbox, "cmp f d/f && find d/sparse -printf %s") == f"{3 << 30}"
     assert int(await text(sandbox, "du -sm d | cut -f1")) < 100
