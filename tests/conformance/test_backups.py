@@ -27,7 +27,7 @@ async def text(box: atoll.Sandbox, command: str) -> str:
 async def test_a_directory_comes_back_as_it_was(sandbox: atoll.Sandbox) -> None:
     await text(sandbox, TREE)
     tell = "cd /workspace/p && find . -printf '%P|%y|%m|%U:%G|%l\\n' | sort; cat hard"
-    around = "ls -A /workspace /"
+    around = "ls -A; cd /; ls -A"
     before, beside = await text(sandbox, tell), await text(sandbox, around)
     backup = await sandbox.create_backup(dir="/workspace/p", name="tree")
     assert (backup.dir, backup.name, backup.sandbox) == ("/workspace/p", "tree", sandbox.id)

@@ -44,7 +44,7 @@ async def _first(events: atoll.NetworkLog, count: int) -> AsyncIterator[atoll.Ne
 @pytest.mark.beyond_pods("hosts, handlers and secrets")
 @pytest.mark.container
 async def test_a_list_holds_at_once_and_over_a_sleep(sandbox: atoll.Sandbox, level: str) -> None:
-    if level not in FILTERED:
+    if level not in {*FILTERED, "kubernetes"}:
         pytest.skip("this level does not choose connections")
     await sandbox.exec("true")
     await sandbox.set_allowed_hosts(["allowed.test"])
@@ -62,7 +62,7 @@ async def test_a_list_holds_at_once_and_over_a_sleep(sandbox: atoll.Sandbox, lev
 @pytest.mark.beyond_pods("hosts, handlers and secrets")
 @pytest.mark.container
 async def test_decisions_are_followed(sandbox: atoll.Sandbox, level: str) -> None:
-    if level not in FILTERED:
+    if level not in {*FILTERED, "kubernetes"}:
         pytest.skip("this level does not choose connections")
     await sandbox.deny_host("denied.test")
     async with sandbox.network_log(follow=True) as told:
@@ -75,7 +75,7 @@ async def test_decisions_are_followed(sandbox: atoll.Sandbox, level: str) -> Non
 @pytest.mark.beyond_pods("hosts, handlers and secrets")
 @pytest.mark.container
 async def test_the_blocking_client_has_it_too(url: str, sandbox_id: str, level: str) -> None:
-    if level not in FILTERED:
+    if level not in {*FILTERED, "kubernetes"}:
         pytest.skip("this level does not choose connections")
     with atoll.sync.connect(url) as env:
         sandbox = atoll.sync.get_sandbox(env.Sandbox, sandbox_id)
