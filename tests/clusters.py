@@ -26,6 +26,12 @@ def settings(**changes: object) -> ClusterSettings:
     return ClusterSettings(kubeconfig=Path(KUBECONFIG), **told | changes)  # type: ignore[arg-type]
 
 
+def environment() -> dict[str, str]:
+    """Return the variables by which an engine of its own process uses the cluster of this run."""
+    names = {name: value for name, value in os.environ.items() if name.startswith("ATOLL_CLUSTER_")}
+    return {**names, "ATOLL_CLUSTER_KUBECONFIG": KUBECONFIG}
+
+
 @asynccontextmanager
 async def connected() -> AsyncIterator[Api]:
     """Yield the cluster's API."""

@@ -15,6 +15,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: Path | None = None
     """How the cluster is reached; None: the engine runs in it, and its service account is used."""
 
+    replicas: bool = False
+    """Whether several engines serve the namespace. Records are custom resources then, and no engine
+    needs a disk that outlives it; what engines cannot share is refused."""
+
     agent_image: str = "atoll/engine"
     """Image whose /opt/atoll/agent is copied into each Pod."""
 

@@ -3,6 +3,7 @@
 import os
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -31,6 +32,9 @@ from atoll.storage.label import store_key
 from atoll.storage.layers import LayerStore
 from atoll.storage.rootfs import BASE as ROOTS
 from atoll.storage.rootfs import RootfsStore
+
+if TYPE_CHECKING:
+    from atoll.engine.cluster.replica import Replica
 
 _log = structlog.get_logger(__name__)
 
@@ -79,12 +83,31 @@ async def _kubernetes(settings: Settings, engine_id: str, stack: AsyncExitStack)
     try:
         from atoll.engine.cluster.opening import opened  # needs an extra
     except ModuleNotFoundError as error:
-        raise RuntimeNotAvailableError(
-            f"level kubernetes needs {error.name}",
-            context={"runtime": "kubernetes", "missing": error.name},
-            suggestion="pip install 'atoll[cluster]'",
-        ) from error
+        raise _extra_missing(error) from error
     return await opened(settings, engine_id, stack)
+
+
+def _extra_missing(error: ModuleNotFoundError) -> RuntimeNotAvailableError:
+    return RuntimeNotAvailableError(
+        f"level kubernetes needs {error.name}",
+        context={"runtime": "kubernetes", "missing": error.name},
+        suggestion="pip install 'atoll[cluster]'",
+    )
+
+
+async def replica(settings: Settings, stack: AsyncExitStack) -> "Replica | None":
+    """Open what one of several engines of a cluster has instead of a file; None: it is alone.
+
+    Raises:
+        RuntimeNotAvailableError: the cluster cannot be used.
+    """
+    if settings.runtime.default != "kubernetes" or not settings.cluster.replicas:
+        return None
+    try:
+        from atoll.engine.cluster.replica import joined  # needs an extra
+    except ModuleNotFoundError as error:
+        raise _extra_missing(error) from error
+    return await joined(settings.cluster, stack)
 
 
 async def _container(settings: Settings, engine_id: str, stack: AsyncExitStack) -> Parts:

@@ -20,6 +20,7 @@ from atoll.engine.capacity.warm import WarmTable
 from atoll.engine.egress import control
 from atoll.engine.egress.secrets import Secrets
 from atoll.engine.leftovers import reaper
+from atoll.engine.lifecycle.peers import Alone, Peers
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.lifecycle.timers import Timers
 from atoll.engine.objects.deliveries import Attachment
@@ -66,7 +67,14 @@ MAX_PAGE = 1_000
 class Engine:
     """All sandboxes of one state directory. Make it with `opened`."""
 
-    def __init__(self, settings: Settings, store: Store, engine_id: str, parts: Parts) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        engine_id: str,
+        parts: Parts,
+        peers: Peers | None = None,
+    ) -> None:
         self.settings = settings
         self.store = store
         self.id = engine_id
@@ -124,6 +132,7 @@ class Engine:
             tunnels=self.tunnels,
             volumes=self.volumes,
             live=live,
+            peers=peers or Alone(),
         )
         if parts.gateway:
             outbound = Outbound(self.objects.registry, self.objects.deliveries)
@@ -281,6 +290,12 @@ class Engine:
         self._set_defaults(namespace)
         await self.apply_policies(namespace)
 
+    async def refresh_namespace(self, namespace: str) -> None:
+        """Follow what another engine stored of a namespace."""
+        self._configured.update(await self.store.namespaces())
+        self._set_defaults(namespace)
+        await self._apply_policies(namespace)
+
     async def attach_worker(self, project: str, request: AttachWorker) -> Attachment:
         """Attach a Worker process; what its classes say holds from now on."""
         attachment, changed = await self.objects.attach(project, request)
@@ -310,11 +325,14 @@ async def opened(settings: Settings) -> AsyncIterator[Engine]:
     state_dir = settings.storage.state_dir
     async with AsyncExitStack() as stack:
         (state_dir / "run").mkdir(mode=0o700, parents=True, exist_ok=True)
-        store = await Store(state_dir / "atoll.db").open()
+        replica = await components.replica(settings, stack)
+        store = replica.store if replica else await Store(state_dir / "atoll.db").open()
         stack.push_async_callback(store.close)
         engine_id = await store.meta("engine_id", secrets.token_hex(4))
         parts = await components.built(settings, engine_id, stack)
-        engine = Engine(settings, store, engine_id, parts)
+        engine = Engine(settings, store, engine_id, parts, replica.peers if replica else None)
         await engine.recover()
         stack.push_async_callback(engine.close)
+        if replica:
+            stack.push_async_callback(replica.follow(engine))
         yield engine

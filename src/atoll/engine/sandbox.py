@@ -9,7 +9,7 @@ those, `Directory` keeps the record.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import structlog
@@ -19,7 +19,7 @@ from atoll.engine.commands.operations import Operations, not_found
 from atoll.engine.commands.sessions import Carried
 from atoll.engine.egress import control
 from atoll.engine.leftovers import adoption
-from atoll.engine.lifecycle import ending, freezing, lives, starting, variables
+from atoll.engine.lifecycle import ending, freezing, joining, lives, starting, variables
 from atoll.engine.lifecycle.activity import Activity, Use
 from atoll.engine.lifecycle.deathwatch import DeathWatch
 from atoll.engine.lifecycle.transitions import Transitions
@@ -28,9 +28,9 @@ from atoll.engine.link import losses
 from atoll.engine.link.link import Endpoint, HungUpError, LinkError
 from atoll.engine.shared import Shared
 from atoll.engine.store import record as rules
-from atoll.engine.store.entry import Entry
+from atoll.engine.store.entry import Entry, outpaced
 from atoll.engine.store.record import IDLE, MEMORY, REQUESTED, Record
-from atoll.errors import SandboxError
+from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.wire.sandbox import Metrics, NamespaceConfig, SandboxInfo, SandboxOptions, State
 
 log = structlog.get_logger(__name__)
@@ -123,6 +123,7 @@ class Sandbox:
         await self.load()
         while self._transitions.kind in {"stop", "freeze", "snapshot", "restore"}:
             await self._transitions.settled()
+        await self._meet()
         return self.endpoint if self.is_in(State.RUNNING) and not self._transitions.kind else None
 
     # Using: wakes, and holds off sleep.
@@ -142,6 +143,7 @@ class Sandbox:
         with self.activity.during(Use.CALL):
             try:
                 if operation:
+                    await self._meet()
                     self.running_operations(operation)
                 endpoint = await self.ensure_running(lives.meant(self.namespace, self.id))
                 yield endpoint
@@ -174,12 +176,35 @@ class Sandbox:
                     if await self.shared.objects.preparing.ready(self):
                         return self.endpoint
                     continue
+                if joining.theirs(self):
+                    await self.entry.news(joining.LOOK_AGAIN)
+                    continue
                 if self.endpoint and self.is_in(State.FROZEN):
                     self._transitions.begin("thaw", freezing.thaw(self, self.endpoint))
+                elif joining.unmet(self):
+                    self._transitions.begin("join", joining.join(self))
                 else:
                     self._transitions.begin("start", starting.start(self))
             kind = self._transitions.kind
-            await self._transitions.settled(joining=kind if kind in {"start", "thaw"} else None)
+            await self._settled(kind if kind in {"start", "thaw", "join"} else None)
+
+    async def _meet(self) -> None:
+        """Get to know a start that another engine made; where there is none, nothing happens."""
+        await self.load()
+        while joining.unmet(self) or self._transitions.kind == "join":
+            if self._transitions.kind is None:
+                self._transitions.begin("join", joining.join(self))
+            await self._settled("join")
+
+    async def _settled(self, kind: str | None) -> bool:
+        """As `Transitions.settled`; where another engine was quicker, see what it did instead."""
+        try:
+            return await self._transitions.settled(joining=kind)
+        except SandboxError as error:
+            if not outpaced(error):
+                raise
+            await self.entry.follow(fresh=True)
+            return False
 
     async def configure(self, options: SandboxOptions) -> Record:
         """Create the record if there is none, and remember *options*. Starts nothing.
@@ -232,8 +257,17 @@ class Sandbox:
             if self._transitions.kind is None:
                 if self.record is None or not self.record.live:
                     return self.record
-                self._transitions.begin("stop", ending.stop(self, reason, signal))
-            if await self._transitions.settled(joining="stop"):
+                with suppress(ContainerUnavailableError):  # it is stopped all the same
+                    await self._meet()
+                if self._transitions.kind:
+                    continue
+                if not joining.theirs(self):
+                    left = self.is_in(State.STARTING)  # by an engine that died
+                    work = ending.clean_up(self) if left else ending.stop(self, reason, signal)
+                    self._transitions.begin("stop", work)
+            if joining.theirs(self):
+                await self.entry.news(joining.LOOK_AGAIN)
+            if await self._settled("stop"):
                 return self.record
 
     async def sleep(self, reason: str = REQUESTED) -> None:
@@ -248,6 +282,8 @@ class Sandbox:
 
     async def sleep_if_idle(self, idle_for: float) -> bool:
         """Sleep unless it was used within *idle_for* seconds; return whether it sleeps now."""
+        if await joining.used_elsewhere(self):
+            self.renew()
         # No await between the check and the begin: a use cannot slip in between.
         if not self.idle or self.activity.idle() < idle_for:
             return False
@@ -272,7 +308,7 @@ class Sandbox:
                 self._transitions.begin("destroy", ending.destroy(self, reason))
             elif self._transitions.kind == "start":
                 self._transitions.cancel()
-            if await self._transitions.settled(joining="destroy"):
+            if await self._settled("destroy"):
                 return
 
     async def alone(self, kind: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -300,6 +336,9 @@ class Sandbox:
         """
         if await endpoint.runtime.find(endpoint.host_ref):
             return False
+        if self._transitions.kind is None:
+            await self.shared.store.fresh(self.namespace, self.id)
+            await joining.followed(self)
         if self.endpoint is endpoint and self._transitions.kind is None:
             self._transitions.begin("stop", ending.clean_up(self))
             await self._transitions.settled()
@@ -310,8 +349,12 @@ class Sandbox:
     async def adopt(self, record: Record) -> None:
         """Take over what an earlier engine left of *record*: a running container, or leftovers."""
         self.entry.adopt(record)
-        self.shared.live[record.key] = self
-        self.shared.admission.adopt(self.namespace)
+        if joining.theirs(self):
+            return
+        if joining.unmet(self):
+            await self.alone("join", lambda: joining.join(self))
+            return
+        self.counted()
         if record.last_activity_at:
             self.activity.adopt((rules.now() - record.last_activity_at).total_seconds())
         alive = record.state in {State.RUNNING, State.FROZEN}
@@ -337,6 +380,12 @@ class Sandbox:
         while self._transitions.kind:
             await self._transitions.settled()
 
+    def counted(self) -> None:
+        """It has a container: it takes a place, whatever the limits say."""
+        if (self.namespace, self.id) not in self.shared.live:
+            self.shared.live[self.namespace, self.id] = self
+            self.shared.admission.adopt(self.namespace)
+
     def left(self) -> None:
         """It does not run any more: give its place back."""
         self.shared.admission.leave(self.namespace)
@@ -357,4 +406,5 @@ class Sandbox:
         """Write the time of the last use, so that idle time goes on counting after a restart."""
         if self.record and self.record.live and not self._transitions.kind:
             idle = self.activity.idle()
-            await self.entry.change(lambda old: rules.activity(old, rules.now(), idle))
+            step = self.shared.peers.note_step(self.wanted)
+            await self.entry.change(lambda old: rules.activity(old, rules.now(), idle, step))

@@ -8,6 +8,7 @@ from atoll.engine.capacity.admission import Admission
 from atoll.engine.capacity.pool import WarmPool
 from atoll.engine.egress.secrets import Secrets
 from atoll.engine.lifecycle.faults import Faults
+from atoll.engine.lifecycle.peers import Peers
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.objects.objects import Objects
 from atoll.engine.ports.ports import Ports
@@ -47,6 +48,7 @@ class Shared:
     secrets: Secrets
     namespaces: dict[str, NamespaceConfig]
     live: "dict[tuple[str, str], Sandbox]"
+    peers: Peers
 
     @property
     def faults(self) -> Faults:

@@ -16,7 +16,9 @@ from atoll.settings import (
     Settings,
     StorageSettings,
 )
+from integration.engine.cluster.replicas import Pair, Replicas
 from integration.engine.scripted import World
+from objects import Objects
 
 
 class Opener(Protocol):
@@ -70,3 +72,19 @@ def opener(world: World) -> Opener:
 async def engine(opener: Opener) -> AsyncIterator[Engine]:
     async with opener() as found:
         yield found
+
+
+@pytest.fixture
+def cluster() -> Objects:
+    return Objects()
+
+
+@pytest.fixture
+def replicas(world: World, cluster: Objects) -> Replicas:
+    return Replicas(world, cluster)
+
+
+@pytest.fixture
+async def pair(replicas: Replicas) -> AsyncIterator[Pair]:
+    async with replicas.opened("a") as first, replicas.opened("b") as second:
+        yield first, second

@@ -234,6 +234,10 @@ class Operations:
             if entry.running and not entry.detach and entry.id not in self._viewers:
                 self._abandon(entry.id, self._orphan_grace)
 
+    async def any_running(self) -> bool:
+        """Whether the agent runs a command for anybody."""
+        return any(entry.running and not entry.detach for entry in await self._listed())
+
     async def _listed(self) -> list[Listed]:
         reply = await self.endpoint.call({"op": "operations"})
         try:

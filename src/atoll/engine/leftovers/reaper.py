@@ -43,6 +43,9 @@ async def _starts(lifecycle: Lifecycle, store: Store) -> int:
     directory = lifecycle.settings.storage.state_dir / "run"
     found.update(path.name for path in directory.iterdir() if path.is_dir())
     orphans = found - await store.host_refs() - lifecycle.building
+    if orphans:
+        await store.catch_up()
+        orphans -= await store.host_refs()
     for host_ref in orphans:
         log.info("removing an orphan", host_ref=host_ref)
         await lifecycle.remove(host_ref)
@@ -54,6 +57,7 @@ async def orphaned_layers(lifecycle: Lifecycle, store: Store) -> set[str]:
     found = set(await lifecycle.parts.layers.list())
     # Looked at before the store is: what leaves it is in the store by then.
     building = set(lifecycle.building)
+    await store.catch_up()
     owned = await store.layers() | copies.of_starts(found, await store.host_refs())
     return found - owned - building
 

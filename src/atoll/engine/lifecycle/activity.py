@@ -88,6 +88,10 @@ class Activity:
         """Return the seconds since the last use; 0 while a use lasts."""
         return 0.0 if self._held else time.monotonic() - self.last
 
+    def heard(self, since: float) -> None:
+        """Take note of a use *since* seconds ago that another engine told of."""
+        self.last = max(self.last, time.monotonic() - max(0.0, since))
+
     def adopt(self, idle: float) -> None:
         """Take over from an earlier engine that it was idle for *idle* seconds."""
         self.last = time.monotonic() - max(0.0, idle)

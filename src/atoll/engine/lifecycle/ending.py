@@ -6,6 +6,7 @@ from atoll.engine.egress.stored import Egress
 from atoll.engine.lifecycle import freezing
 from atoll.engine.processes.records import GONE, SLEEP
 from atoll.engine.store import record as rules
+from atoll.errors import ContainerUnavailableError
 from atoll.wire.sandbox import SandboxOptions, State
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ async def stop(box: "Sandbox", reason: str, signal: str = TERM) -> None:
 
 async def clean_up(box: "Sandbox") -> None:
     """Remove what a start made and record that the sandbox is stopped."""
+    await box.entry.claim()
     record, endpoint = box.entry.existing, box.endpoint
+    box.counted()
     box.forget_endpoint()
     if record.host_ref:
-        await box.shared.lifecycle.remove(record.host_ref)
+        await _remove(box, record.host_ref)
     if endpoint:
         endpoint.cut()
     box.shared.faults.at("sleep.removed")
@@ -52,6 +55,25 @@ async def clean_up(box: "Sandbox") -> None:
     box.shared.objects.stopped(box)
 
 
+async def _remove(box: "Sandbox", host_ref: str) -> None:
+    """Remove what a start made.
+
+    Raises:
+        ContainerUnavailableError: its container is still there, so there must not be another one.
+    """
+    life = box.shared.lifecycle
+    if await life.remove(host_ref):
+        return
+    for runtime in life.parts.runtimes.values():
+        if host_ref in await runtime.list():
+            raise ContainerUnavailableError(
+                f"the container of {box.id!r} cannot be removed, and may still run",
+                context={"reason": "node"},
+                suggestion="wait for its node, or delete the node if it is gone for good",
+                retry_after=10.0,
+            )
+
+
 def _ended(state: State) -> str:
     return rules.START_FAILED if state is State.STARTING else rules.CONTAINER_ENDED
 
@@ -59,6 +81,8 @@ def _ended(state: State) -> str:
 async def destroy(box: "Sandbox", reason: str) -> None:
     """Leave a tombstone, then remove everything."""
     record, endpoint, shared = box.entry.existing, box.endpoint, box.shared
+    if record.live:
+        box.counted()
     box.forget_endpoint()
     # The tombstone comes first: from here on a crash leaves only orphans for the reaper.
     await box.entry.save(

@@ -9,12 +9,13 @@ from atoll.engine.capacity import warm
 from atoll.engine.capacity.warm import Warm
 from atoll.engine.commands.operations import Operations
 from atoll.engine.egress import control, effective
-from atoll.engine.lifecycle import ending, origins, variables
+from atoll.engine.lifecycle import ending, joining, origins, variables
 from atoll.engine.lifecycle.activity import Use
 from atoll.engine.lifecycle.launch import Launch
 from atoll.engine.lifecycle.steps import in_force
 from atoll.engine.link.link import Endpoint, LinkError
 from atoll.engine.store import record as rules
+from atoll.engine.store.entry import outpaced
 from atoll.engine.store.record import InForce, Record
 from atoll.errors import ContainerNotReadyError, SandboxError
 from atoll.wire.sandbox import SandboxOptions, State
@@ -29,7 +30,11 @@ async def start(box: "Sandbox") -> None:
     Raises:
         SandboxError: there is no room, or a step failed; nothing of the start is left.
     """
-    if (found := await box.load()) and found.live:  # a stop that failed half-way
+    if (
+        found := await box.load()
+    ) and found.live:  # a stop that failed half-way, or its engine died
+        if not joining.may_take(box):
+            raise box.entry.outpaced()
         await ending.clean_up(box)
     shared, wanted = box.shared, box.wanted
     rules.instance(wanted.instance_type or "", shared.settings.instance_types)
@@ -153,5 +158,9 @@ async def _not_started(box: "Sandbox", before: State) -> None:
     if record and record.host_ref:
         await box.shared.lifecycle.remove(record.host_ref)
         state = before if record.state is State.STARTING else State.STOPPED
-        await box.entry.save(state=state, reason=rules.START_FAILED, host_ref=None)
+        try:
+            await box.entry.save(state=state, reason=rules.START_FAILED, host_ref=None)
+        except ContainerNotReadyError as error:
+            if not outpaced(error):  # another engine took it over
+                raise
     box.left()

@@ -59,6 +59,20 @@ class Ports:
         for (body,) in await self._store.read("SELECT body FROM ports", ()):
             self._remember(msgspec.json.decode(body, type=Exposure))
 
+    async def refresh(self, owner: tuple[str, str]) -> None:
+        """Follow what another engine stored of the ports of a sandbox."""
+        async with self._lock(owner):
+            rows = await self._store.read(
+                "SELECT body FROM ports WHERE namespace = ? AND sandbox = ?", owner
+            )
+            stored = [msgspec.json.decode(body, type=Exposure) for (body,) in rows]
+            kept = {exposure.port for exposure in stored}
+            for found in list(self._of.get(owner, {}).values()):
+                if found.port not in kept:
+                    self._drop(found)
+            for exposure in stored:
+                self._replace(exposure)
+
     def _remember(self, exposure: Exposure) -> Forwarding:
         owner = exposure.namespace, exposure.sandbox
         found = self._of.setdefault(owner, {}).get(exposure.port)

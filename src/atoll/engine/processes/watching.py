@@ -110,6 +110,14 @@ class Watches:
             process.record = rules.lost(process.record, Status.KILLED, rules.DESTROYED, at)
             process.done.set()
 
+    async def release(self, owner: Owner) -> None:
+        """Wait for none of a sandbox any more: another engine stored what became of them."""
+        known = {record.uid: record for record in await self._table.of(owner)}
+        for process in self._live.pop(owner, {}).values():
+            process.ending = True
+            process.record = known.get(process.record.uid, process.record)
+            process.done.set()
+
     async def started(self, process: Process, frame: Frame) -> None:
         """Store that the process runs."""
         pid = msgspec.json.decode(frame.payload, type=Started).pid

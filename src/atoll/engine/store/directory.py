@@ -25,6 +25,12 @@ class Page(NamedTuple):
 class Directory(Protocol):
     """Records by namespace and id. What a call returned is durable."""
 
+    actor: str
+    """Which of several engines this is; of one alone, nothing."""
+
+    async def fresh(self, namespace: str, id: str) -> None:
+        """Make sure that `get` returns what is stored now, whoever wrote it."""
+
     async def get(self, namespace: str, id: str) -> Record | None:
         """Return the record, a tombstone included, or None."""
 

@@ -5,6 +5,7 @@ A write runs to its end even when its caller is cancelled: memory and store neve
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,10 +18,22 @@ from atoll.errors import (
     ContainerNotReadyError,
     SandboxAlreadyExistsError,
     SandboxDestroyedError,
+    SandboxError,
 )
 from atoll.wire.sandbox import SandboxOptions, State
 
 T = TypeVar("T")
+
+TRIES = 20
+"""How often a change is decided anew after other engines were quicker."""
+
+CONFLICT = "conflict"
+"""`context.reason` of an error that says that another engine was quicker."""
+
+
+def outpaced(error: SandboxError | None) -> bool:
+    """Whether another engine was quicker: whoever looks again sees what it did."""
+    return isinstance(error, ContainerNotReadyError) and error.context.get("reason") == CONFLICT
 
 
 class Entry:
@@ -39,6 +52,7 @@ class Entry:
         self._directory = directory
         self._loaded = False
         self._lock = asyncio.Lock()
+        self._news = asyncio.Event()
 
     @property
     def existing(self) -> Record:
@@ -66,6 +80,39 @@ class Entry:
         """Take over a record that was just read."""
         self.record, self._loaded = record, True
 
+    async def follow(self, *, fresh: bool = False) -> bool:
+        """Take over what another engine wrote; return whether anything was.
+
+        Args:
+            fresh: what is stored now, not what was last heard of.
+        """
+
+        async def follow() -> bool:
+            if fresh:
+                await self._directory.fresh(self.namespace, self.id)
+            before, self._loaded = self.record, True
+            self.record = await self._directory.get(self.namespace, self.id)
+            self._news.set()
+            return self.record != before
+
+        return await self._alone(follow)
+
+    async def news(self, seconds: float) -> None:
+        """Wait until another engine wrote, for *seconds* at most."""
+        self._news.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+
+    async def claim(self) -> None:
+        """Where there are several engines: be the one that acts on the record from now on.
+
+        Raises:
+            ContainerNotReadyError: another one was quicker.
+        """
+        if self.existing.actor != self._directory.actor:
+            await self.save()
+
     async def get_or_create(self, options: SandboxOptions, layer_id: str) -> Record:
         """Return the record; store a new one, with *options* and *layer_id*, if there is none."""
 
@@ -75,7 +122,7 @@ class Entry:
                 self.record = await self._store(self._fresh(options, layer_id))
             return self.existing
 
-        return await self._alone(create)
+        return await self._again(create)
 
     async def create(self, options: SandboxOptions, layer_id: str, **fields: Any) -> Record:
         """Store the record of a sandbox that has files already; nobody saw it before.
@@ -104,6 +151,7 @@ class Entry:
         async def begin() -> Record:
             await self._load()
             record = self._fresh(SandboxOptions(), layer_id) if self._gone else self.existing
+            self._refuse_live(record)
             return await self._update(
                 record,
                 {
@@ -130,6 +178,7 @@ class Entry:
         async def assign() -> Record:
             await self._load()
             record = self._fresh(SandboxOptions(), layer_id) if self._gone else self.existing
+            self._refuse_live(record)
             now = rules.now()
             changes = {
                 "state": State.RUNNING,
@@ -168,12 +217,13 @@ class Entry:
         """
 
         async def update() -> Record:
+            await self._load()
             if self.record and self._gone:
                 return self.record
             changes = decide(self.existing)
             return await self._update(self.existing, changes) if changes else self.existing
 
-        return await self._alone(update)
+        return await self._again(update)
 
     async def _update(
         self, old: Record, changes: Mapping[str, Any], *, taking: str | None = None
@@ -182,7 +232,9 @@ class Entry:
         if not states.may_follow(old.state, state):
             raise AssertionError(f"{old.state} cannot become {state}")
         entering = {} if state is old.state else {"state_changed_at": rules.now(), "reason": None}
-        new = msgspec.structs.replace(old, **entering | dict(changes))
+        new = msgspec.structs.replace(
+            old, **entering | dict(changes) | {"actor": self._directory.actor}
+        )
         self.record = await self._store(new, taking)
         return self.record
 
@@ -190,6 +242,16 @@ class Entry:
         """Wait until no write is under way."""
         async with self._lock:
             pass
+
+    async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do *work*, which decides by what it finds, until no other engine is quicker."""
+        for _ in range(TRIES):
+            try:
+                return await self._alone(work)
+            except ContainerNotReadyError as error:
+                if not outpaced(error):
+                    raise
+        return await self._alone(work)
 
     async def _alone(self, work: Callable[[], Awaitable[T]]) -> T:
         async def run() -> T:
@@ -232,6 +294,17 @@ class Entry:
             return await write
         except ConflictError as error:
             self._loaded = False
-            raise ContainerNotReadyError(
-                f"sandbox {self.id!r} was changed by another engine", retry_after=0.1
-            ) from error
+            raise self.outpaced() from error
+
+    def _refuse_live(self, record: Record) -> None:
+        """Refuse to start what another engine has started meanwhile."""
+        if record.live:
+            raise self.outpaced()
+
+    def outpaced(self) -> ContainerNotReadyError:
+        """Return what a caller is told who has to look again."""
+        return ContainerNotReadyError(
+            f"sandbox {self.id!r} was changed by another engine",
+            context={"reason": CONFLICT},
+            retry_after=0.1,
+        )

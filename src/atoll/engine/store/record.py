@@ -114,6 +114,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     last_activity_at: datetime | None = None
     expires_at: datetime | None = None  # end of `ttl`; of a tombstone: when it is forgotten
     exit_code: int | None = None
+    actor: str = ""  # which of several engines wrote it last; of one alone, nothing
     snapshot: str | None = None  # the last one taken of its files, or that they began as
 
     @property
@@ -319,11 +320,15 @@ def forgotten(settings: Settings) -> datetime:
     return now() + timedelta(seconds=settings.lifecycle.keep_tombstones)
 
 
-def activity(record: Record, at: datetime, idle: float) -> dict[str, Any]:
-    """Return what changes in *record* when it was last used *idle* seconds before *at*."""
+def activity(record: Record, at: datetime, idle: float, step: float = 1.0) -> dict[str, Any]:
+    """Return what changes in *record* when it was last used *idle* seconds before *at*.
+
+    Args:
+        step: seconds that are not worth a write.
+    """
     used = at - timedelta(seconds=idle)
     last = record.last_activity_at
-    return {} if last and used - last < timedelta(seconds=1) else {"last_activity_at": used}
+    return {} if last and used - last < timedelta(seconds=step) else {"last_activity_at": used}
 
 
 def info(record: Record, namespace: NamespaceConfig, settings: Settings) -> SandboxInfo:

@@ -34,6 +34,13 @@ class Store(Database):
         super().__init__(path)
         self.events = Events(self)
         self._watchers: set[asyncio.Queue[Record]] = set()
+        self.actor = ""
+
+    async def fresh(self, namespace: str, id: str) -> None:
+        """See `Directory.fresh`; nobody else writes."""
+
+    async def catch_up(self) -> None:
+        """Make sure that what is read next is all that is stored now, whoever wrote it."""
 
     async def get(self, namespace: str, id: str) -> Record | None:
         """See `Directory.get`."""

@@ -90,18 +90,27 @@ class Api:
         """Create an object; raise `ApiError` with `conflict` where there is one of its name."""
         return await self.call("POST", collection, body=body)
 
-    async def delete(self, path: str, *, grace: int | None = None, uid: str | None = None) -> bool:
+    async def delete(
+        self,
+        path: str,
+        *,
+        grace: int | None = None,
+        uid: str | None = None,
+        version: str | None = None,
+    ) -> bool:
         """Delete an object; return whether there was one.
 
         Args:
             grace: seconds until what runs is killed; None: as the object says.
             uid: delete it only if it is this one.
+            version: delete it only if it has not changed since.
         """
         body: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
-        if uid is not None:
-            body["preconditions"] = {"uid": uid}
+        conditions = {"uid": uid, "resourceVersion": version}
+        if given := {name: value for name, value in conditions.items() if value is not None}:
+            body["preconditions"] = given
         try:
             await self.call("DELETE", path, body=body)
         except ApiError as error:

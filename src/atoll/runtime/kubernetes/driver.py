@@ -16,7 +16,7 @@ from atoll.host import tcp
 from atoll.runtime.base import TOKEN_FILE, Container, ContainerSpec, Usage
 from atoll.runtime.configuration import configuration
 from atoll.runtime.kubernetes import api, manifest, status
-from atoll.runtime.kubernetes.api import Api, ApiError
+from atoll.runtime.kubernetes.api import Api, ApiError, Object
 from atoll.runtime.kubernetes.pods import Pods
 from atoll.runtime.kubernetes.tokens import token
 from atoll.settings import Settings
@@ -113,7 +113,7 @@ class KubernetesRuntime:
 
     async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
         """See `Runtime.dial`."""
-        address = status.address(self._pods.get(host_ref))
+        address = status.address(self._pods.get(host_ref) or await self._ask(host_ref))
         if address is None:
             raise ConnectionRefusedError(f"Pod {host_ref} does not run")
         _keep(run_dir, token(self._owner.key, host_ref))
@@ -121,8 +121,16 @@ class KubernetesRuntime:
 
     async def find(self, host_ref: str) -> Container | None:
         """See `Runtime.find`."""
-        running = status.address(self._pods.get(host_ref))
+        known = status.address(self._pods.get(host_ref))
+        # Another engine may have started it just now: that it is not there only the API can say.
+        running = known or status.address(await self._ask(host_ref))
         return Container(host_ref=host_ref, pid=0) if running else None
+
+    async def _ask(self, host_ref: str) -> Object | None:
+        try:
+            return await self._pods.ask(host_ref)
+        except ApiError as error:
+            raise status.unavailable(error) from error
 
     async def ended(self, host_ref: str) -> None:
         """See `Runtime.ended`."""

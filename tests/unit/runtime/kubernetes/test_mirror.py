@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from atoll.runtime.kubernetes.api import ApiError, Object
-from atoll.runtime.kubernetes.pods import Pods
+from atoll.runtime.kubernetes.mirror import Mirror
 
 
 def pod(name: str, version: int, phase: str = "Running") -> Object:
@@ -40,11 +40,11 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll.runtime.kubernetes.pods.PAUSE", 0.0)
+    monkeypatch.setattr("atoll.runtime.kubernetes.mirror.PAUSE", 0.0)
 
 
-async def opened(cluster: Scripted) -> Pods:
-    pods = Pods(cluster, "n", "l=v")  # type: ignore[arg-type]
+async def opened(cluster: Scripted) -> Mirror:
+    pods = Mirror(cluster, "pods", "l=v")  # type: ignore[arg-type]
     await pods.open()
     return pods
 
@@ -87,3 +87,23 @@ async def test_a_wait_has_an_end() -> None:
     with pytest.raises(TimeoutError):
         await pods.until("a", lambda found: found is not None, 0.01)
     await pods.close()
+
+
+async def test_what_is_older_than_what_is_known_is_not_believed() -> None:
+    """An answer to a write of one's own overtakes the watch."""
+    heard: list[tuple[str, bool]] = []
+    mirror = Mirror(
+        Scripted([]),  # type: ignore[arg-type]
+        "pods",
+        "l=v",
+        lambda name, found: heard.append((name, found is not None)),
+    )
+    mirror.note(pod("a", 7, "Failed"))
+    mirror.note(pod("a", 6))
+    mirror.forget("a", 6)
+    assert mirror.all() == [pod("a", 7, "Failed")]
+    mirror.forget("a", 7)
+    mirror.note(pod("a", 7))
+    assert mirror.get("a") is None
+    mirror.note(pod("a", 8))
+    assert heard == [("a", True), ("a", False), ("a", True)]
