@@ -294,7 +294,7 @@ class Engine:
         """Follow what another engine stored of a namespace."""
         self._configured.update(await self.store.namespaces())
         self._set_defaults(namespace)
-        await self._apply_policies(namespace)
+        await self.apply_policies(namespace)
 
     async def attach_worker(self, project: str, request: AttachWorker) -> Attachment:
         """Attach a Worker process; what its classes say holds from now on."""

@@ -123,7 +123,7 @@ class Sandbox:
         await self.load()
         while self._transitions.kind in {"stop", "freeze", "snapshot", "restore"}:
             await self._transitions.settled()
-        await self._meet()
+        await joining.meet(self)
         return self.endpoint if self.is_in(State.RUNNING) and not self._transitions.kind else None
 
     # Using: wakes, and holds off sleep.
@@ -143,7 +143,7 @@ class Sandbox:
         with self.activity.during(Use.CALL):
             try:
                 if operation:
-                    await self._meet()
+                    await joining.meet(self)
                     self.running_operations(operation)
                 endpoint = await self.ensure_running(lives.meant(self.namespace, self.id))
                 yield endpoint
@@ -187,14 +187,6 @@ class Sandbox:
                     self._transitions.begin("start", starting.start(self))
             kind = self._transitions.kind
             await self._settled(kind if kind in {"start", "thaw", "join"} else None)
-
-    async def _meet(self) -> None:
-        """Get to know a start that another engine made; where there is none, nothing happens."""
-        await self.load()
-        while joining.unmet(self) or self._transitions.kind == "join":
-            if self._transitions.kind is None:
-                self._transitions.begin("join", joining.join(self))
-            await self._settled("join")
 
     async def _settled(self, kind: str | None) -> bool:
         """As `Transitions.settled`; where another engine was quicker, see what it did instead."""
@@ -258,7 +250,7 @@ class Sandbox:
                 if self.record is None or not self.record.live:
                     return self.record
                 with suppress(ContainerUnavailableError):  # it is stopped all the same
-                    await self._meet()
+                    await joining.meet(self)
                 if self._transitions.kind:
                     continue
                 if not joining.theirs(self):
@@ -349,10 +341,8 @@ class Sandbox:
     async def adopt(self, record: Record) -> None:
         """Take over what an earlier engine left of *record*: a running container, or leftovers."""
         self.entry.adopt(record)
-        if joining.theirs(self):
-            return
-        if joining.unmet(self):
-            await self.alone("join", lambda: joining.join(self))
+        if not joining.may_take(self):
+            await joining.tried(self)
             return
         self.counted()
         if record.last_activity_at:

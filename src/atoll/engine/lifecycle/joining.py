@@ -8,17 +8,22 @@ itself, and none more than the others.
 
 from typing import TYPE_CHECKING
 
+import structlog
+
 from atoll.engine.commands.operations import Operations
 from atoll.engine.egress import control
 from atoll.engine.lifecycle import ending
 from atoll.engine.link.link import LinkError
 from atoll.engine.store import record as rules
+from atoll.engine.store.entry import outpaced
 from atoll.engine.store.record import Record
-from atoll.errors import ContainerUnavailableError
+from atoll.errors import ContainerNotReadyError, ContainerUnavailableError, SandboxError
 from atoll.wire.sandbox import State
 
 if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
+
+log = structlog.get_logger(__name__)
 
 TIMEOUT = 10.0
 """Seconds an agent has to answer an engine that did not start it."""
@@ -51,12 +56,34 @@ def unmet(box: "Sandbox") -> bool:
     return several and box.endpoint is None and box.is_in(State.RUNNING)
 
 
-async def join(box: "Sandbox") -> None:
-    """Get to know a sandbox that runs; record its end if that was the end of it.
+async def meet(box: "Sandbox") -> None:
+    """Get to know a start that another engine made; where there is none, nothing happens.
 
     Raises:
         ContainerUnavailableError: it runs, but cannot be reached from here.
     """
+    await box.load()
+    while unmet(box):
+        try:
+            await box.alone("join", lambda: join(box))
+        except ContainerNotReadyError as error:
+            if not outpaced(error):
+                raise
+            await box.entry.follow(fresh=True)
+
+
+async def tried(box: "Sandbox") -> None:
+    """As `meet`; what cannot be met now is met when somebody calls it."""
+    try:
+        await meet(box)
+    except SandboxError as error:
+        log.warning("sandbox not met", sandbox=box.id, reason=str(error))
+
+
+async def join(box: "Sandbox") -> None:
+    """Get to know a sandbox that runs; record its end if that was the end of it; raise as `meet`."""
+    if not unmet(box):
+        return
     record = box.entry.existing
     endpoint = box.shared.lifecycle.endpoint(record)
     if not await endpoint.runtime.find(endpoint.host_ref):
@@ -100,8 +127,7 @@ async def followed(box: "Sandbox") -> None:
     await box.settle()
     if await box.shared.store.get(box.namespace, box.id) != box.record:
         await box.alone("follow", lambda: _follow(box))
-    if unmet(box):
-        await box.alone("join", lambda: join(box))
+    await meet(box)
 
 
 async def _follow(box: "Sandbox") -> None:

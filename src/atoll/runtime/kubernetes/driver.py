@@ -17,7 +17,7 @@ from atoll.runtime.base import TOKEN_FILE, Container, ContainerSpec, Usage
 from atoll.runtime.configuration import configuration
 from atoll.runtime.kubernetes import api, manifest, status
 from atoll.runtime.kubernetes.api import Api, ApiError, Object
-from atoll.runtime.kubernetes.pods import Pods
+from atoll.runtime.kubernetes.mirror import Mirror
 from atoll.runtime.kubernetes.tokens import token
 from atoll.settings import Settings
 
@@ -48,7 +48,7 @@ class KubernetesRuntime:
     takes_files = False
     own_ids = False
 
-    def __init__(self, cluster: Api, pods: Pods, settings: Settings, owner: Owner) -> None:
+    def __init__(self, cluster: Api, pods: Mirror, settings: Settings, owner: Owner) -> None:
         self._api, self._pods, self._settings, self._owner = cluster, pods, settings.cluster, owner
         self._timeout = settings.runtime.start_timeout
         self._base = settings.storage.state_dir / "run"
@@ -61,7 +61,7 @@ class KubernetesRuntime:
             ApiError: they cannot be listed.
         """
         selector = manifest.selector(owner.engine_id)
-        pods = Pods(cluster, settings.cluster.namespace, selector)
+        pods = Mirror(cluster, api.path(settings.cluster.namespace, "pods"), selector)
         await pods.open()
         return cls(cluster, pods, settings, owner)
 

@@ -31,7 +31,7 @@ def version(found: Object) -> int:
     return int(found["metadata"]["resourceVersion"])
 
 
-def _nobody(name: str, found: Object | None) -> None:  # noqa: ARG001
+def _nobody(name: str, found: Object | None) -> None:
     """What is told to whoever did not ask."""
 
 

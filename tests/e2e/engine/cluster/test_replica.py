@@ -14,6 +14,7 @@ import atoll
 import clusters
 from atoll.runtime.kubernetes import api
 from atoll.runtime.kubernetes.api import Api
+from atoll.wire.process import Stdout
 from e2e.engine.cluster import fleet as fleets
 from e2e.engine.cluster.fleet import Fleet
 
@@ -79,7 +80,7 @@ async def test_a_replica_that_is_killed_costs_its_connections_and_streams_go_on(
         box = atoll.get_sandbox(client.Sandbox, id)
         seen, killed = "", False
         async for event in box.exec_stream("for n in $(seq 60); do echo line $n; sleep 0.1; done"):
-            if event.type == "stdout":
+            if isinstance(event, Stdout):
                 seen += event.text
                 if not killed and seen.count("\n") >= 5:
                     await fleet.kill(victim)

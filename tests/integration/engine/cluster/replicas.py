@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-
 from atoll.engine.cluster.following import Following
 from atoll.engine.cluster.peers import LeasePeers
 from atoll.engine.cluster.store import ClusterStore
@@ -15,7 +14,6 @@ from atoll.runtime.kubernetes.api import Api
 from atoll.settings import LifecycleSettings, RuntimeSettings, Settings, StorageSettings
 from integration.engine.scripted import World
 from objects import Objects
-
 
 Pair = tuple[Engine, Engine]
 

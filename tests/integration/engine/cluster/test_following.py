@@ -10,7 +10,7 @@ async def test_a_port_exposed_by_one_is_served_and_revoked_by_all(pair: Pair) ->
     first, second = pair
     exposed = await first.ports.expose(first.sandbox("n", "box"), ExposePort(port=8080))
     key = ("n", "box", 8080)
-    await until(lambda: second.ports.of(key) and second.ports.of(key).active())
+    await until(lambda: (found := second.ports.of(key)) and found.active())
     assert second.ports.of(key).exposure.token == exposed.token  # type: ignore[union-attr]
     await second.ports.unexpose(second.sandbox("n", "box"), 8080)
     await until(lambda: first.ports.of(key) is None)

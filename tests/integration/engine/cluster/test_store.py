@@ -13,8 +13,8 @@ from objects import Objects
 async def test_options_written_by_both_are_all_kept(pair: Pair) -> None:
     calls = [pair[n % 2].sandbox("n", "box").set_env({f"V{n}": str(n)}) for n in range(20)]
     await asyncio.gather(*calls)
-    for engine in pair:
-        await until(lambda engine=engine: len(engine.sandbox("n", "box").record.env) == 20)
+    boxes = [engine.sandbox("n", "box") for engine in pair]
+    await until(lambda: all(box.record and len(box.record.env) == 20 for box in boxes))
 
 
 async def test_without_the_api_what_runs_answers_and_what_changes_is_refused(
