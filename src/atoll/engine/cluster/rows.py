@@ -15,7 +15,7 @@ from atoll.errors import NotSupportedByRuntimeError
 T = TypeVar("T")
 
 _OTHERS = ("warm", "objects", "timers", "projects", "classes", "snapshots", "backups", "mounts",
-           "volumes", "tunnels")  # fmt: skip
+           "volumes", "tunnels", "secrets")  # fmt: skip
 """What replicas cannot share."""
 
 

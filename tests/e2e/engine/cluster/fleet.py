@@ -3,17 +3,21 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 import clusters
+from atoll.engine.cluster.documents import GROUP, PLURALS, definition
+from atoll.runtime.kubernetes import api
+from atoll.runtime.kubernetes.api import ApiError
 from integration.server.engines import EngineProcess
 
 _READ = 1 << 16
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Fleet:
@@ -33,7 +37,7 @@ class Fleet:
         found = await asyncio.to_thread(
             EngineProcess, base, "--port", "0", level="kubernetes", settings=told
         )
-        assert found.hello, found.log
+        assert "url" in found.hello, found.hello or found.log
         self.replicas.append(found)
         return found
 
@@ -68,9 +72,32 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
     sink.close()
 
 
+async def define() -> None:
+    """Install the custom resources where they are missing."""
+    async with clusters.connected() as cluster:
+        for kind, plural in PLURALS.items():
+            with _unless_there():
+                await cluster.create(_DEFINITIONS, definition(kind))
+            records = api.path(clusters.settings().namespace, plural, group=f"apis/{GROUP}")
+            async with asyncio.timeout(30):
+                while await cluster.get(records) is None:
+                    await asyncio.sleep(0.1)
+
+
+@contextmanager
+def _unless_there() -> Iterator[None]:
+    """Go on where there is one already."""
+    try:
+        yield
+    except ApiError as error:
+        if not error.conflict:
+            raise
+
+
 @asynccontextmanager
 async def opened(base: Path, count: int = 2, **settings: str) -> AsyncIterator[Fleet]:
     """Yield *count* replicas."""
+    await define()
     fleet = Fleet(base)
     door = await asyncio.start_server(fleet._visit, "127.0.0.1", 0)
     fleet.url = f"http://127.0.0.1:{door.sockets[0].getsockname()[1]}"
