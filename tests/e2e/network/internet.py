@@ -12,7 +12,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -75,6 +75,9 @@ class Seen(NamedTuple):
     sni: str | None
 
 
+Site = Callable[[Seen], tuple[int, Mapping[str, str], bytes]]
+
+
 class Internet:
     """What a test knows of it.
 
@@ -84,6 +87,7 @@ class Internet:
         requests: HTTP requests that arrived.
         connections: (port, peer, own address) of every TCP connection that arrived.
         names: the resolver's; `questions` are what it was asked.
+        sites: what answers for a host instead: with status, header fields, body.
     """
 
     def __init__(self, namespace: Path, folder: Path) -> None:
@@ -92,6 +96,7 @@ class Internet:
         self.requests: list[Seen] = []
         self.connections: list[tuple[int, str, str]] = []
         self.names = NameServer(NAMES)
+        self.sites: dict[str, Site] = {}
 
     def context(self) -> ssl.SSLContext:
         """Return a server's context that has a certificate for whatever name is asked for."""
@@ -213,7 +218,7 @@ class _Web(BaseHTTPRequestHandler):
     server: _Server
 
     def answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        body = self._body()
         seen = Seen(
             method=self.command,
             host=self.headers.get("host", ""),
@@ -225,16 +230,34 @@ class _Web(BaseHTTPRequestHandler):
             sni=getattr(self.connection, "sni", None),
         )
         self.server.made.requests.append(seen)
-        if self.path.startswith("/bytes/"):
-            content = bytes(int(self.path.removeprefix("/bytes/")))
-        else:
-            content = json.dumps(seen._asdict() | {"body": body.decode("latin-1")}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
+        status, fields, content = self._site(seen)
+        self.send_response(status)
+        for name, value in fields.items():
+            self.send_header(name, value)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
+
+    def _body(self) -> bytes:
+        if self.headers.get("transfer-encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length") or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _site(self, seen: Seen) -> tuple[int, Mapping[str, str], bytes]:
+        if site := self.server.made.sites.get(seen.host):
+            return site(seen)
+        if self.path.startswith("/bytes/"):
+            content = bytes(int(self.path.removeprefix("/bytes/")))
+        else:
+            told = seen._asdict() | {"body": seen.body.decode("latin-1")}
+            content = json.dumps(told).encode()
+        return 200, {"content-type": "application/json"}, content
 
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = do_CONNECT = answer  # noqa: N815
 
