@@ -286,7 +286,7 @@ class ImageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of one build step in MiB."""
 
     max_image_mb: Count = 20_000
-    """Largest unpacked layer, and largest build context, in MB (10^6 bytes)."""
+    """Largest unpacked image, and largest build context, in MB (10^6 bytes)."""
 
 
 class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,8 @@
 Every image is a whole one with something in it that is there to harm who unpacks, mounts or starts it.
 """
 
+import gzip
+import hashlib
 import io
 import os
 import secrets
@@ -10,7 +12,8 @@ import shutil
 import stat
 import tarfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,9 @@ from e2e.hosts import SANDBOXES, Host, run
 from e2e.images.registry import Registry, serve
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+LARGEST = 600
+"""MB of an image."""
 
 LATEST = 60.0
 """Seconds for pull, start, command and end of one; they take half a second on a quiet machine."""
@@ -137,7 +143,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 IN_SHORT = {"set-id and capabilities", "mount points lead out", f"names of etc lead to {LEADING[0]}",
-            "names of etc lead to /proc/1/mem", "variables of the loader"}  # fmt: skip
+            "names of etc lead to /proc/1/mem", "variables of the loader",
+            "digests of layers that lie", "a hard link to the host"}  # fmt: skip
 
 
 def cases(table: Iterable[str]) -> list[Any]:
@@ -157,7 +164,9 @@ def client() -> Iterator[httpx2.Client]:
     if os.geteuid():
         pytest.skip("needs root")
     host = Host()
-    with host.start(ATOLL_STORAGE_CACHE_DIR=str(host.state_dir / "cache")).client() as client:
+    cache, limit = str(host.state_dir / "cache"), str(LARGEST)
+    engine = host.start(ATOLL_STORAGE_CACHE_DIR=cache, ATOLL_IMAGES_MAX_IMAGE_MB=limit)
+    with engine.client() as client:
         yield client
     trees.remove(host.state_dir / "cache")  # deeper than `shutil` goes
     host.close()
@@ -186,15 +195,16 @@ def start(
     client: httpx2.Client,
     registry: Registry,
     *members: Member,
+    layers: Sequence[bytes] = (),
     config: dict[str, Any] | None = None,
 ) -> tuple[str, httpx2.Response]:
     """Start a sandbox of an image; return its address, and the answer."""
     name = "hostile-" + secrets.token_hex(4)
-    registry.add(name, usual(), *([archive(*members)] if members else []), config=config)
+    registry.add(name, usual(), *layers, *([archive(*members)] if members else []), config=config)
     url = f"{SANDBOXES}/{name}"
     image = {"image": f"{registry.address}/{name}"}
     assert client.put(url, json=image).is_success
-    return url, client.post(url + "/start", json={})
+    return url, client.post(url + "/start", json={}, timeout=400)
 
 
 def placed(members: list[Member], outside: Path) -> list[Member]:
@@ -217,7 +227,7 @@ def check(client: httpx2.Client, url: str, answer: httpx2.Response) -> None:
             for place in ("/files", "/files/list", "/files/stat"):
                 not_fatal(client.get(url + place, params={"path": path}))
     finally:
-        assert client.delete(url).is_success
+        assert client.delete(url, timeout=100).is_success
 
 
 def not_fatal(answer: httpx2.Response) -> None:
@@ -266,7 +276,7 @@ def test_no_image_gives_a_user_more_rights(client: httpx2.Client, registry: Regi
         else:
             held = [line.split() for line in told["stdout"].splitlines() if line.startswith("CapE")]
             assert [int(value, 16) for _, value in held] in ([0], [])
-    assert client.delete(url).is_success
+    assert client.delete(url, timeout=100).is_success
 
 
 def test_a_device_of_an_image_is_none(client: httpx2.Client, registry: Registry) -> None:
@@ -274,4 +284,108 @@ def test_a_device_of_an_image_is_none(client: httpx2.Client, registry: Registry)
     assert answer.is_success, answer.text
     assert run(client, url, "/bin/busybox", "ls", "/disk")["exitCode"] == 1
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-    assert client.delete(url).is_success
+    assert client.delete(url, timeout=100).is_success
+
+
+def bomb() -> bytes:
+    """A thousand times what it is packed."""
+    return archive(Member("zeros", bytes(700 << 20)))
+
+
+def lying_layer(registry: Registry, name: str) -> None:
+    registry.add(name, usual(), archive(Member("said", b"1")))
+    path, (kind, data) = next(
+        (path, answer) for path, answer in registry.answers.items()
+        if path.startswith(f"/v2/{name}/blobs/") and b"said" in _plain(answer[1])
+    )  # fmt: skip
+    registry.answers[path] = (kind, gzip.compress(_plain(data).replace(b"said", b"lies")))
+
+
+def _plain(data: bytes) -> bytes:
+    return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else b""
+
+
+def lying_configuration(registry: Registry, name: str) -> None:
+    registry.add(name, usual(), config={"Cmd": ["said"]})
+    registry.replace(name, b"said", b"lies")
+
+
+def lying_diff_ids(registry: Registry, name: str) -> None:
+    other = hashlib.sha256(b"another").hexdigest()
+    registry.add(name, usual(), diff_ids=[f"sha256:{other}"])
+
+
+REFUSED: dict[str, Callable[[Registry, str], None]] = {
+    "a bomb": lambda registry, name: registry.add(name, usual(), bomb()),
+    "layers that add up": lambda registry, name: registry.add(
+        name, *(archive(Member(f"zeros{n}", bytes(140 << 20))) for n in range(5))
+    ),
+    "hundreds of layers": lambda registry, name: registry.add(
+        name, *(archive(Member(f"a{n}")) for n in range(300))
+    ),
+    "a layer that lies": lying_layer,
+    "a configuration that lies": lying_configuration,
+    "digests of layers that lie": lying_diff_ids,
+    "a huge configuration": lambda registry, name: registry.add(
+        name, usual(), config={"Labels": {"a": "x" * (64 << 20)}}
+    ),
+    "a huge manifest": lambda registry, name: registry.add(
+        name, usual(), annotations={"a": "x" * (64 << 20)}
+    ),
+    "a huge attribute": lambda registry, name: registry.add(
+        name, usual(), archive(Member("a", headers={"SCHILY.xattr.user.a": "x" * (900 << 10)}))
+    ),
+    "a hard link to the host": lambda registry, name: registry.add(
+        name, archive(link("a", "/etc"), Member("b", kind=tarfile.LNKTYPE, to="a/passwd"))
+    ),
+    "a hard link upwards": lambda registry, name: registry.add(
+        name, archive(Member("b", kind=tarfile.LNKTYPE, to="../../../../../../etc/passwd"))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", cases(REFUSED))
+def test_what_cannot_be_an_image_is_refused(
+    client: httpx2.Client, registry: Registry, tmp_path: Path, name: str
+) -> None:
+    tag = "refused-" + secrets.token_hex(4)
+    REFUSED[name](registry, tag)
+    url = f"{SANDBOXES}/{tag}"
+    began = time.monotonic()
+    assert client.put(url, json={"image": f"{registry.address}/{tag}"}).is_success
+    answer = client.post(url + "/start", json={})
+    not_fatal(answer)
+    assert answer.json()["code"] in {"INVALID_IMAGE", "IMAGE_PULL_FAILED"}, answer.text
+    assert time.monotonic() - began < LATEST
+    assert client.delete(url, timeout=100).is_success
+
+
+def million() -> bytes:
+    """An archive of a million empty files, in a thousand folders."""
+    head = bytearray(tarfile.TarInfo("d000/000000").tobuf())
+    rest, checksum = bytes(head[11:148]), int(head[148:154], 8)
+    end = bytes(head[156:])
+    pieces = []
+    for number in range(1_000_000):
+        name = b"d%03d/%06d" % (number // 1_000, number)
+        changed = checksum + sum(name) - sum(b"d000/000000")
+        pieces.append(b"%b%b%06o\0 %b" % (name, rest, changed, end))
+    return b"".join((*pieces, bytes(1024)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_image_of_a_million_files(client: httpx2.Client, registry: Registry) -> None:
+    """It takes its time, in which the engine answers others."""
+    layer = million()
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(start, client, registry, layers=[layer])
+        longest = 0.0
+        while not starting.done():
+            began = time.monotonic()
+            assert client.get(SANDBOXES).is_success
+            longest = max(longest, time.monotonic() - began)
+            time.sleep(0.05)
+    url, answer = starting.result()
+    check(client, url, answer)
+    assert longest < 5

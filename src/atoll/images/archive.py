@@ -57,10 +57,14 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one archive may have."""
+    """What one archive may have, or several of them together."""
 
     size: int = 20_000_000_000  # bytes of the unpacked archive
     members: int = 2_000_000
+
+    def less(self, size: int, members: int = 0) -> "Limits":
+        """Return what is left for the next archive."""
+        return Limits(size=max(self.size - size, 0), members=max(self.members - members, 0))
 
 
 class Readable(Protocol):
@@ -70,16 +74,19 @@ class Readable(Protocol):
         """Return up to *size* bytes; empty at the end."""
 
 
-def fill(tree: "Tree", stream: "Bounded", limits: Limits) -> None:
+def fill(tree: "Tree", stream: "Bounded", limits: Limits) -> int:
     """Place all members of the uncompressed tar *stream* in *tree*, and close it.
+
+    Returns:
+        How many they are.
 
     Raises:
         InvalidImageError: the archive is malformed, hostile or over a limit.
     """
+    number = 0
     with typed_errors():
         try:
             with _Archive.open(fileobj=stream, mode="r|", tarinfo=_Member, errorlevel=2) as tar:
-                number = 0
                 while (member := tar.next()) is not None:
                     tar.members.clear()  # or it keeps all of them
                     if (number := number + 1) > limits.members:
@@ -91,6 +98,7 @@ def fill(tree: "Tree", stream: "Bounded", limits: Limits) -> None:
                     tree.place(tar, member)
             tree.finish()
             stream.drain()
+            return number
         finally:
             tree.close()
 

@@ -9,6 +9,7 @@ archive is decided in `atoll.images.archive`.
 import os
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 from atoll.errors import InvalidImageError
 from atoll.host import overlay
@@ -23,23 +24,27 @@ _OVERLAY_OPAQUE = overlay.attribute("opaque")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def unpack(source: Readable, target: Path, diff_id: str, limits: Limits) -> int:
-    """Unpack the uncompressed tar stream *source* into the new directory *target*.
+class Unpacked(NamedTuple):
+    """What an archive had."""
 
-    Returns:
-        Bytes of the archive.
+    size: int  # bytes
+    members: int
+
+
+def unpack(source: Readable, target: Path, diff_id: str, limits: Limits) -> Unpacked:
+    """Unpack the uncompressed tar stream *source* into the new directory *target*.
 
     Raises:
         InvalidImageError: the archive is malformed, hostile, over a limit, or not *diff_id*.
     """
     target.mkdir(mode=0o755)
     stream = Bounded(source, limits.size)
-    fill(_Layer(target), stream, limits)
+    members = fill(_Layer(target), stream, limits)
     if stream.hexdigest() != diff_id:
         raise InvalidImageError(
             "the layer's content is not what the image says", context={"diffId": diff_id}
         )
-    return stream.count
+    return Unpacked(stream.count, members)
 
 
 class _Layer(Tree):

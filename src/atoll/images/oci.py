@@ -21,6 +21,9 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _MAX_DOCUMENT = 8 << 20
 """Largest manifest or configuration read, in bytes; registries refuse over 4 MiB."""
 
+_MAX_LAYERS = 127
+"""As many as other container engines take: their names have to fit into one page for the mount."""
+
 
 class Layer(NamedTuple):
     """A layer of an image in a layout. Ids are hexadecimal SHA-256."""
@@ -65,6 +68,8 @@ def read_layout(layout: Path) -> LayoutImage:
         document = _document(_blob(layout, manifest["config"]["digest"]))
         diff_ids = [_hex(diff_id) for diff_id in document["rootfs"]["diff_ids"]]
         blobs = [(_hex(item["digest"]), str(item["mediaType"])) for item in manifest["layers"]]
+        if len(diff_ids) > _MAX_LAYERS:
+            raise ValueError(f"{len(diff_ids)} layers, of {_MAX_LAYERS} that can be mounted")
         layers = tuple(Layer(diff_id, *blob) for diff_id, blob in zip(diff_ids, blobs, strict=True))
     except (LookupError, TypeError, ValueError, OSError, msgspec.DecodeError) as error:
         raise InvalidImageError(f"the image's documents are malformed: {error}") from error

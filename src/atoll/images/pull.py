@@ -4,10 +4,19 @@ What skopeo prints only chooses between two errors that are both failures: the r
 is no such image, or it could not be asked.
 """
 
-from collections.abc import Mapping
+import asyncio
+import os
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from atoll.errors import ImageNotFoundError, ImagePullFailedError, SandboxError
+from atoll.errors import (
+    ImageNotFoundError,
+    ImagePullFailedError,
+    InvalidImageError,
+    SandboxError,
+)
 from atoll.images.reference import Reference
 from atoll.images.steps import Progress, StepFailedError, run_step
 
@@ -16,6 +25,10 @@ _UNKNOWN = (
     "requested access to the resource is denied",
 )  # fmt: skip
 """What registries say for an image that is not there (Docker Hub says access denied)."""
+
+
+_LOOK = 0.5
+"""Seconds between two looks at what is written; skopeo writes at most some 100 MB in that time."""
 
 
 async def pull(
@@ -56,6 +69,44 @@ async def pull(
         raise _typed(wanted, failed) from failed
     except TimeoutError as late:
         raise _unreachable(wanted, f"no end after {timeout:.0f} s") from late
+
+
+async def bounded(pulling: Coroutine[Any, Any, None], folder: Path, limit: int) -> None:
+    """End *pulling* when what it writes to *folder* comes to be too much.
+
+    What the documents of an image say of its size is the registry's word, and looked at by nobody
+    before the whole is there. Between two looks it may write some more.
+
+    Args:
+        pulling: what is done meanwhile.
+        folder: of an OCI layout; need not be there yet.
+        limit: bytes on the disk.
+
+    Raises:
+        InvalidImageError: it was ended.
+    """
+    work = asyncio.ensure_future(pulling)
+    try:
+        while not (await asyncio.wait({work}, timeout=_LOOK))[0]:
+            if await asyncio.to_thread(_size, folder) > limit:
+                raise InvalidImageError(
+                    f"the image is over {limit} bytes",
+                    context={"limit": limit},
+                    suggestion="raise images.max_image_mb if you trust what it comes from",
+                )
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+    work.result()
+
+
+def _size(folder: Path) -> int:
+    size = 0
+    for top, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # it gets its last name when it is whole
+                size += Path(top, name).stat().st_blocks * 512
+    return size
 
 
 _LOCAL = "names that begin with atoll/ are never pulled; build it with: atoll image build-base"

@@ -32,7 +32,7 @@ from atoll.images.layers import unpack
 from atoll.images.layout import Image, Places, Record
 from atoll.images.lock import exclusive
 from atoll.images.oci import LayoutImage, announce, blob_path, document_digest, read_layout
-from atoll.images.pull import pull
+from atoll.images.pull import bounded, pull
 from atoll.images.reach import Reach
 from atoll.images.recipe import Recipe
 from atoll.images.steps import Progress
@@ -138,8 +138,7 @@ class ImageStore:
             raise InvalidImageError(f"an image cannot be built as {tag}")
         async with self._changing(progress) as scratch:
             copy, layout = scratch / "context", scratch / "layout"
-            limit = self._settings.max_image_mb * MB
-            text = await self._call(context.take, folder, dockerfile, copy, limit)
+            text = await self._call(context.take, folder, dockerfile, copy, self._limit)
             await self._call(announce, layout, self._catalog.layer_ids())
             builder = Builder(self._places, self._settings, await self.trust(), self._base_layer)
             await builder.build(
@@ -222,13 +221,14 @@ class ImageStore:
             if not again and self._catalog.digest_of(full_name):
                 return
             layout = scratch / "layout"
-            await pull(
+            pulling = pull(
                 wanted,
                 f"oci:{layout}:image",
                 progress,
                 env=self._settings.build_env,
                 timeout=self._settings.build_timeout,
             )
+            await bounded(pulling, layout, self._limit)
             await self._take_in(layout, full_name, scratch)
             self._reach.forget(wanted)
 
@@ -257,6 +257,11 @@ class ImageStore:
             raise
         except OSError as error:
             raise from_os_error(error, error.filename or str(self._places.root)) from error
+
+    @property
+    def _limit(self) -> int:
+        """Bytes that one image may have."""
+        return self._settings.max_image_mb * MB
 
     def _wanted(self, name: str) -> tuple[str, ...]:
         if reference.is_digest(name):
@@ -292,14 +297,16 @@ class ImageStore:
         """Unpack what is new of a layout's image and store it as *name*."""
         image = await self._call(read_layout, layout)
         sizes = await self._call(self._catalog.layer_sizes)
-        limits = Limits(size=self._settings.max_image_mb * MB)
+        limits = Limits(size=self._limit)
         for layer in image.layers:
             if self._catalog.has_layer(layer.diff_id):
+                limits = limits.less(sizes.get(layer.diff_id, 0))
                 continue
             unpacked = scratch / layer.diff_id
             async with opened(blob_path(layout, layer.digest), layer.media_type) as source:
-                size = await self._call(unpack, source, unpacked, layer.diff_id, limits)
-            sizes[layer.diff_id] = size
+                had = await self._call(unpack, source, unpacked, layer.diff_id, limits)
+            limits = limits.less(had.size, had.members)
+            sizes[layer.diff_id] = had.size
             await self._call(self._catalog.add_layer, unpacked, layer.diff_id)
         await self._call(self._catalog.add, _record(image, sizes), name)
 

@@ -34,15 +34,23 @@ class Registry:
         self.asked: list[str] = []
         self.address = ""
 
-    def add(self, name: str, *layers: bytes, config: dict[str, Any] | None = None) -> None:
+    def add(
+        self,
+        name: str,
+        *layers: bytes,
+        config: dict[str, Any] | None = None,
+        diff_ids: list[str] | None = None,
+        annotations: dict[str, str] | None = None,
+    ) -> None:
         """Offer an image with these uncompressed layers as *name*:latest."""
+        real = [f"sha256:{hashlib.sha256(data).hexdigest()}" for data in layers]
         document = {
             "architecture": "amd64",
             "os": "linux",
             "config": config or {},
             "rootfs": {
                 "type": "layers",
-                "diff_ids": [f"sha256:{hashlib.sha256(data).hexdigest()}" for data in layers],
+                "diff_ids": diff_ids or real,
             },
             "history": [{"created_by": "test"} for _ in layers],
         }
@@ -51,11 +59,18 @@ class Registry:
             "mediaType": _MANIFEST,
             "config": self._blob(name, _CONFIG, json.dumps(document).encode()),
             "layers": [self._blob(name, _LAYER, gzip.compress(data)) for data in layers],
+            "annotations": annotations or {},
         }
         data = json.dumps(manifest).encode()
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         for tag in ("latest", digest):
             self.answers[f"/v2/{name}/manifests/{tag}"] = (_MANIFEST, data)
+
+    def replace(self, name: str, old: bytes, new: bytes) -> None:
+        """Have the documents of *name* say something else; digests that name them lie from then on."""
+        for path, (kind, data) in list(self.answers.items()):
+            if path.startswith(f"/v2/{name}/"):
+                self.answers[path] = (kind, data.replace(old, new))
 
     def _blob(self, name: str, media_type: str, data: bytes) -> dict[str, Any]:
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
