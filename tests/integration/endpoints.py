@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+_PAGE = b"<html><body>hello</body></html>"
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n" + _PAGE
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: "x"\r\nConnection: close\r\n\r\nhello'
 
 
@@ -12,6 +14,12 @@ def garbage(connection: socket.socket) -> None:
     """Answer anything with success and no sense."""
     _read(connection)
     connection.sendall(OK)
+
+
+def page(connection: socket.socket) -> None:
+    """Answer anything with a page, which is XML, too."""
+    _read(connection)
+    connection.sendall(PAGE)
 
 
 def noise(connection: socket.socket) -> None:
@@ -67,8 +75,9 @@ class Relay:
             sink.shutdown(socket.SHUT_WR)
 
     def become(self, what: str) -> None:
-        """End all connections; new ones meet silence, garbage, noise, a trickle, or an end at once."""
-        behaviours = {"silent": silence, "garbage": garbage, "noise": noise, "trickle": trickle}
+        """End all connections; new ones meet silence, garbage, a page, noise, a trickle, or an end at once."""
+        behaviours = {"silent": silence, "garbage": garbage, "page": page, "noise": noise,
+                      "trickle": trickle}  # fmt: skip
         self._instead = behaviours.get(what, lambda connection: connection.close())
         for one in self._open:
             with suppress(OSError):

@@ -230,7 +230,8 @@ async def test_a_wrong_key_and_a_missing_bucket_are_told_in_the_servers_words(
 
 
 @pytest.mark.parametrize(
-    "behave", [endpoints.garbage, endpoints.noise, endpoints.silence, endpoints.trickle]
+    "behave",
+    [endpoints.garbage, endpoints.page, endpoints.noise, endpoints.silence, endpoints.trickle],
 )
 async def test_an_endpoint_that_makes_no_sense_is_an_error_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behave: Callable[[Any], None]

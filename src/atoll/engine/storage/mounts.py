@@ -170,6 +170,7 @@ class Mounts:
             if (endpoint := await box.awake()) is None:
                 return
             for kept in await self._rows(box):
+                client.trim_log(self._folder(endpoint, kept))
                 if not await self._active(endpoint, kept):
                     log.warning("a bucket is not served", sandbox=box.id, path=kept.path)
                     await self._bring_back(box, endpoint, kept)
@@ -251,7 +252,10 @@ class Mounts:
         return msgspec.structs.replace(place, local=folder, uid=owner.st_uid, gid=owner.st_gid)
 
     async def _cache(self, box: "Sandbox", kept: Kept) -> Path | None:
-        """Return where rclone keeps what is not sent yet: as limited as the sandbox's own disk."""
+        """Return where rclone keeps what is not sent yet: as limited as the sandbox's own disk.
+
+        s3fs keeps what it reads, too, and looks at the disk's free space, which knows no quota.
+        """
         if self._tool(kept.source) != tools.RCLONE:
             return None
         layers = self._life.parts.layers

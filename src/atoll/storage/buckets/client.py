@@ -19,6 +19,9 @@ from atoll.storage.buckets import confinement, rclone, s3fs, tools
 from atoll.storage.buckets.confinement import Place
 from atoll.storage.buckets.options import Credentials, Source
 
+MAX_LOG = 1 << 20
+"""Bytes of complaints that are kept of a client: code inside can have it complain without end."""
+
 GRACE = 10.0
 """Seconds a client has to send what it holds, after its mount is gone."""
 
@@ -36,7 +39,8 @@ def start(
     command, secret = told(tool, source, credentials, place)
     confinement.prepare(place, secret)
     folder = place.folder
-    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+    log = os.open(folder / "log", flags, 0o600)
     try:
         # Twice: the first number is what rclone's own helper has its socket at.
         pid = process.launch(confinement.argv(place, command), [device, device], output=log)
@@ -67,6 +71,13 @@ def said(folder: Path) -> str:
         told = [line.partition("] ")[2] or line for line in lines if "[INF]" not in line]
         return " ".join(told[-3:])
     return ""
+
+
+def trim_log(folder: Path) -> None:
+    """Forget complaints of a client that are too many; it goes on writing at the beginning."""
+    with suppress(OSError):
+        if (folder / "log").stat().st_size > MAX_LOG:
+            os.truncate(folder / "log", 0)
 
 
 def failure(folder: Path, why: str) -> BucketMountError:

@@ -26,6 +26,8 @@ THREADS = 16
 TIMEOUT = 60.0
 """Seconds of one request: 8 MiB, at 140 kB/s."""
 
+_NOTHING = "no-object-has-this-name"
+
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -108,7 +110,18 @@ class Objects:
 
     def _listed(self, folder: str) -> dict[str, int]:
         batches = obstore.list(self._store, prefix=folder)
-        return {entry["path"]: entry["size"] for batch in batches for entry in batch}
+        found = {entry["path"]: entry["size"] for batch in batches for entry in batch}
+        if not found:
+            self._check_server(folder)
+        return found
+
+    def _check_server(self, folder: str) -> None:
+        """Raise unless what is not there is missing: any page of XML is taken for an empty listing."""
+        try:
+            obstore.head(self._store, f"{folder}/{_NOTHING}")
+        except FileNotFoundError:
+            return
+        raise ValueError("it has what nobody put there: its server is none of S3")
 
     async def delete(self, key: str) -> None:
         """Remove an object. Idempotent."""

@@ -63,7 +63,7 @@ class Bucket:
         except FileNotFoundError:
             return None
         start, end = result.range
-        return R2ObjectBody(found, iter(result.stream()), (start, end - start))
+        return R2ObjectBody(found, self._storing.content(result), (start, end - start))
 
     async def put(
         self,

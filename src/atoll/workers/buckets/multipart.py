@@ -91,8 +91,7 @@ class MultipartUpload:
     def _joined(self, parts: list[UploadedPart]) -> Iterator[bytes]:
         for part in parts:
             _, result = self._storing.get(self._part(part.part_number), {})
-            for piece in result.stream():
-                yield bytes(piece)
+            yield from self._storing.content(result)
 
     async def abort(self) -> None:
         """Forget the upload and its parts. Idempotent."""
@@ -116,7 +115,7 @@ class MultipartUpload:
 
     def _read(self) -> Metadata:
         _, result = self._storing.get(self._note, {})
-        note: dict[str, Any] = json.loads(bytes(result.bytes()))
+        note: dict[str, Any] = json.loads(b"".join(self._storing.content(result)))
         if note["key"] != self.key:
             raise FileNotFoundError(self.key)
         return Metadata(note["http"], note["custom"])

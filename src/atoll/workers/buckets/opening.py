@@ -4,6 +4,7 @@ Keys and endpoint of production are secrets or variables of the Worker, or those
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from atoll.errors import InvalidConfigError
@@ -11,6 +12,13 @@ from atoll.workers.buckets import places
 from atoll.workers.buckets.bucket import Bucket
 from atoll.workers.buckets.storing import Storing
 from atoll.workers.wrangler import Bucket as Entry
+
+SILENCE = 60.0
+"""Seconds an endpoint may be silent, within which it takes the parts of an upload (5 MiB each, four
+at once: 350 kB/s); a request that failed is made again only while less than that has passed."""
+
+LONGEST = 900.0
+"""Seconds of one request, however busy."""
 
 
 def opened(
@@ -55,7 +63,13 @@ def _remote(entry: Entry, values: Mapping[str, str]) -> Storing:
             secret_access_key=secret,
             region=values.get("AWS_REGION", "auto"),
             virtual_hosted_style_request=False,
-            client_options={"allow_http": endpoint.startswith("http://"), "timeout": "300s"},
+            client_options={
+                "allow_http": endpoint.startswith("http://"),
+                "connect_timeout": timedelta(seconds=5),
+                "read_timeout": timedelta(seconds=SILENCE),
+                "timeout": timedelta(seconds=LONGEST),
+            },
+            retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=SILENCE)},
         ),
     )
 

@@ -4,6 +4,7 @@ Keys of obstore are paths: a prefix there is whole folders, so text prefixes are
 a folder's listing, which has no order, is sorted.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -64,7 +65,9 @@ class Storing:
         """Store an object with the content of a file."""
         with self.failures():
             if self._notes is None:
-                obstore.put(self.objects, key, content, attributes=_attributes(metadata))
+                obstore.put(
+                    self.objects, key, content, attributes=_attributes(metadata), max_concurrency=4
+                )
             else:
                 obstore.put(self.objects, key, content)
                 obstore.put(self._notes, key, json.dumps(metadata._asdict()).encode())
@@ -74,7 +77,13 @@ class Storing:
         with self.failures():
             found = obstore.get(self.objects, key, options=options)  # type: ignore[arg-type]
             metadata = self._noted(key) if self._notes else _metadata(dict(found.attributes))
-            return about(dict(found.meta), metadata), found
+            return about(_checked(found.meta), metadata), found
+
+    def content(self, result: Any) -> Iterator[bytes]:
+        """Yield the content of what `get` returned, piece by piece."""
+        with self.failures():
+            for piece in result.stream():
+                yield bytes(piece)
 
     def _noted(self, key: str) -> Metadata:
         try:
@@ -97,11 +106,20 @@ class Storing:
         folder = prefix.rpartition("/")[0]
         with self.failures():
             found = self._listed(folder, after)
-            for entry in found:
+            first = next(found, None)
+            if first is None:
+                self._check_server()
+            for entry in () if first is None else itertools.chain((first,), found):
                 key = str(entry["path"])
                 shown = not key.startswith(HIDDEN) or prefix.startswith(HIDDEN)
                 if key.startswith(prefix) and shown and (after is None or key > after):
                     yield about(entry, Metadata({}, {}))
+
+    def _check_server(self) -> None:
+        """Raise unless what is not there is missing: any page of XML is taken for an empty listing."""
+        with suppress(FileNotFoundError):
+            obstore.head(self.objects, HIDDEN + "none")
+            raise ValueError("it has what nobody put there: its server is none of S3")
 
     def _listed(self, folder: str, after: str | None) -> Iterator[dict[str, Any]]:
         batches = obstore.list(self.objects, prefix=folder or None, offset=after)
@@ -110,6 +128,13 @@ class Storing:
             return entries
         by_key: Callable[[dict[str, Any]], str] = lambda entry: str(entry["path"])  # noqa: E731
         return iter(sorted(entries, key=by_key))
+
+
+def _checked(meta: Any) -> dict[str, Any]:
+    """Return *meta*; raise ValueError where a server told nothing of what every object has."""
+    if not meta["e_tag"]:
+        raise ValueError("an object without an ETag: its server is none of S3")
+    return dict(meta)
 
 
 def about(meta: Mapping[str, Any], metadata: Metadata) -> R2Object:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -219,33 +218,6 @@ def test_a_prefix_shows_what_is_below_it(
         assert {"a/out", "a/bc/of-another", "a/b.txt"} <= {
             entry["Key"] for entry in bucket.list_objects_v2(Bucket=BUCKET)["Contents"]
         }
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_ten_thousand_objects_and_two_sandboxes_on_one_bucket(
-    node: Host, engine: EngineProcess, server: Server, bucket: Any
-) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        keys = (f"many/{number:05}" for number in range(10_000))
-        list(pool.map(lambda key: bucket.put_object(Bucket=BUCKET, Key=key, Body=b"x"), keys))
-    other = SANDBOXES + "/other"
-    with engine.client() as client:
-        fields: dict[str, Any] = {"s3fsOptions": ["stat_cache_expire=1"]}
-        for url in (BOX, other):
-            assert mount(client, server, url=url, **fields).is_success
-        client.timeout = 170  # the server of the tests answers some hundred requests a second
-        began = time.monotonic()
-        assert sh(client, f"ls {AT}/many | wc -l; find {AT} -type f | wc -l") == "10000\n10000"
-        assert sh(client, f"stat -c %s {AT}/many/* | sort | uniq -c").split() == ["10000", "1"]
-        assert time.monotonic() - began < 170
-        assert all(resident(folder) < 150 << 20 for folder in clients_of(node))
-        sh(client, f"echo told > {AT}/note")
-        eventually(lambda: sh(client, f"cat {AT}/note", other) == "told", 20)
-        sh(client, f"head -c 30000000 /dev/urandom | tee {AT}/big | sha256sum > {AT}/sum")
-        assert sh(client, f"sha256sum < {AT}/big; cat {AT}/sum", other).count("\n") == 1
-        one, two = sh(client, f"sha256sum < {AT}/big; cat {AT}/sum", other).splitlines()
-        assert one == two
 
 
 def test_a_backup_is_without_it_and_a_restore_never_deletes_it(

@@ -55,3 +55,17 @@ def test_the_last_complaint_is_the_reason(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("2026 [INF] s3fs version\n2026 [CRT] s3fs.cpp:x: no bucket\n")
     assert client.failure(tmp_path, "why").message.endswith("s3fs.cpp:x: no bucket")
     assert client.failure(tmp_path / "none", "why").message.endswith("why")
+
+
+def test_complaints_without_end_do_not_fill_the_disk(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("ab") as log:
+        log.write(b"x" * client.MAX_LOG)
+        log.flush()
+        client.trim_log(tmp_path)
+        assert (tmp_path / "log").stat().st_size == client.MAX_LOG
+        log.write(b"more")
+        log.flush()
+        client.trim_log(tmp_path)
+        log.write(b"last")
+    assert (tmp_path / "log").read_bytes() == b"last"
+    client.trim_log(tmp_path / "none")
