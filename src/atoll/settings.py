@@ -20,6 +20,7 @@ Size = Annotated[int, msgspec.Meta(gt=0, lt=1 << 62)]  # bytes
 Count = Annotated[int, msgspec.Meta(gt=0, lt=1 << 31)]
 Spare = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]  # a count that may be none
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+HandlerSeconds = Annotated[float, msgspec.Meta(gt=0, le=3_600)]  # less than the gateway waits
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e9)]  # a second
 Cores = Annotated[float, msgspec.Meta(gt=0, le=4_096)]
 Grace = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # seconds that may be none
@@ -244,6 +245,9 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     max_connections: Count = 4_096
     """Open connections of one sandbox. The host's table has 65,536 entries or more by default."""
+
+    handler_timeout: HandlerSeconds = 60.0
+    """Seconds that an outbound handler has for one request, which is refused then."""
 
     gateway_memory_mib: Count = 1_024
     """Memory of the egress gateway in MiB. One that wants more is ended, its connections are cut, and

@@ -135,7 +135,8 @@ class Engine:
             peers=peers or Alone(),
         )
         if parts.gateway:
-            outbound = Outbound(self.objects.registry, self.objects.deliveries)
+            timeout = settings.network.handler_timeout
+            outbound = Outbound(self.objects.registry, self.objects.deliveries, timeout)
             parts.gateway.answer = outbound.handle
         self.snapshots = Snapshots(self._shared)
         self.exports = Exports(self._shared, self.snapshots)

@@ -25,6 +25,9 @@ CALLS_HEADER = "atoll-calls"
 MAX_CALLS = 32
 """How many calls may wait for one another: more is a method that calls itself without end."""
 
+MAX_OUTBOUND_BODY = 8 << 20
+"""Bytes of a request's or an answer's body that passes an outbound handler, which is held in memory."""
+
 HEARTBEAT = 15.0
 """Seconds of silence after which a Worker's stream carries a sign of life."""
 

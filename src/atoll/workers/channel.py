@@ -16,7 +16,13 @@ from typing import Any
 
 import msgspec
 
-from atoll.errors import InternalError, OperationNotFoundError, SandboxError, TimeoutError
+from atoll.errors import (
+    InternalError,
+    MethodFailedError,
+    OperationNotFoundError,
+    SandboxError,
+    TimeoutError,
+)
 from atoll.sdk import _shared
 from atoll.sdk._async.transport import ConnectionLostError, Transport
 from atoll.wire import ops
@@ -170,6 +176,8 @@ class Channel:
                 return  # nobody waits any more; an engine that wants to know delivers it again
             except SandboxError as error:
                 _log.warning("an answer was not taken: %s", error)
+                if not error.retryable:
+                    answer = Answer(error=_untaken(error).to_wire())
                 await asyncio.sleep(FIRST_PAUSE)
 
     async def close(self) -> None:
@@ -184,6 +192,13 @@ class Channel:
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self._answering, return_exceptions=True)
         self._objects.close()
+
+
+def _untaken(error: SandboxError) -> SandboxError:
+    """Return what the caller is told, who would else wait for an answer that never comes."""
+    return MethodFailedError(
+        f"what it returned cannot be sent: {error}", context={"code": error.code}
+    )
 
 
 def _sendable(error: SandboxError) -> dict[str, Any]:

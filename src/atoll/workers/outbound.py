@@ -13,7 +13,7 @@ from typing import Any
 from atoll.errors import MethodFailedError, MethodNotFoundError
 from atoll.sdk._async.sandbox import Sandbox
 from atoll.wire import values
-from atoll.wire.objects import Delivery
+from atoll.wire.objects import MAX_OUTBOUND_BODY, Delivery
 from atoll.workers.http import Headers, Request, Response
 
 _log = logging.getLogger("atoll.worker")
@@ -115,10 +115,22 @@ def _arity(handler: Callable[..., Any]) -> int:
 async def _told(result: Any, body: bytes) -> dict[str, Any]:
     """Return a handler's answer as data; a request that is let out unread keeps its body."""
     if isinstance(result, Response):
-        told = {"status": result.status, "body": await result.bytes()}
+        told = {"status": result.status, "body": await _whole(result)}
     elif isinstance(result, Request):
-        left = body if result.is_read else await result.bytes()
+        left = body if result.is_read else await _whole(result)
         told = {"method": result.method, "url": str(result.url), "body": left}
     else:
         raise TypeError(f"a handler returns a Response or a Request, not {type(result).__name__}")
     return told | {"headers": [list(field) for field in result.headers.multi_items()]}
+
+
+async def _whole(message: Request | Response) -> bytes:
+    """Return the body, if it can be sent; one that is too large is not read to its end."""
+    whole = bytearray()
+    async for piece in message.body:
+        if len(whole) + len(piece) > MAX_OUTBOUND_BODY:
+            raise ValueError(
+                f"what a handler returns has {MAX_OUTBOUND_BODY} bytes of body at most"
+            )
+        whole += piece
+    return bytes(whole)

@@ -7,7 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from atoll.errors import OperationNotFoundError, SandboxError, WorkerUnavailableError
+from atoll.errors import (
+    FileTooLargeError,
+    OperationNotFoundError,
+    SandboxError,
+    WorkerUnavailableError,
+)
 from atoll.wire.objects import Alive, Attached, Cancel, Delivery, Superseded
 from atoll.workers.channel import Channel
 
@@ -38,6 +43,8 @@ class Engine:
         self.answers.append((params["call"], answer.error or answer.value))
         if params["call"] == "unknown":
             raise OperationNotFoundError
+        if answer.value == "large":
+            raise FileTooLargeError("more than 64 MiB")
 
 
 class Objects:
@@ -52,6 +59,8 @@ class Objects:
         self.asked += 1
         if delivery.method == "sleep":
             await asyncio.sleep(60)
+        if delivery.method == "large":
+            return "large"
         if delivery.method == "fail":
             raise RuntimeError("boom")
         if delivery.method == "odd":
@@ -118,6 +127,17 @@ async def test_each_delivery_is_answered(
     assert answers["4"] is None
     assert channel.attached.is_set()
     assert str(objects.directory) == "/there"
+
+
+async def test_an_answer_that_the_engine_does_not_take_is_told_as_an_error(
+    engine: Engine, channel: Channel
+) -> None:
+    """Its caller would wait for it up to its time-out."""
+    engine.events.put_nowait(ask("1", "large"))
+    await until(lambda: len(engine.answers) == 2)
+    assert engine.answers[0] == ("1", "large")
+    assert engine.answers[1][1]["code"] == "METHOD_FAILED"
+    assert "64 MiB" in engine.answers[1][1]["message"]
 
 
 async def test_work_delivered_twice_is_done_once(

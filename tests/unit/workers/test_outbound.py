@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar
 
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from atoll.errors import MethodFailedError, MethodNotFoundError
 from atoll.sdk._async.sandbox import Sandbox
 from atoll.wire import values
-from atoll.wire.objects import Delivery
+from atoll.wire.objects import MAX_OUTBOUND_BODY, Delivery
 from atoll.workers import outbound
 from atoll.workers.http import Request, Response
 
@@ -14,6 +14,11 @@ from atoll.workers.http import Request, Response
 async def limited(request: Request, env: Any, ctx: outbound.OutboundContext) -> Response:
     text = f"{ctx.sandbox_id} {ctx.class_name} {ctx.params} {env} {await request.text()}"
     return Response(text, status=429, headers={"retry-after": "1"})
+
+
+async def endless() -> AsyncIterator[bytes]:
+    while True:
+        yield bytes(1 << 20)
 
 
 class Box(Sandbox):
@@ -24,6 +29,9 @@ class Box(Sandbox):
         "raises": lambda request: 1 / 0,
         "nothing": lambda request: None,
         "changed": lambda request: Request("http://b.test/", method="PUT", body=b"new"),
+        "large": lambda request: Response(bytes(MAX_OUTBOUND_BODY + 1)),
+        "endless": lambda request: Response(endless()),
+        "forwarded": lambda request: Request("http://b.test/", body=endless()),
         "binary": lambda request: Response(b"\x00\xff"),
     }
 
@@ -66,6 +74,12 @@ async def test_bytes_stay_bytes() -> None:
 @pytest.mark.parametrize("name", ["raises", "nothing"])
 async def test_what_is_no_answer_is_an_error(name: str) -> None:
     with pytest.raises(MethodFailedError):
+        await run("outbound_handlers", name)
+
+
+@pytest.mark.parametrize("name", ["large", "endless", "forwarded"])
+async def test_a_body_that_is_too_large_is_told_before_it_is_sent(name: str) -> None:
+    with pytest.raises(MethodFailedError, match="8388608 bytes"):
         await run("outbound_handlers", name)
 
 

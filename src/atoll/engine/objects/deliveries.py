@@ -10,6 +10,7 @@ import asyncio
 import builtins
 import secrets
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -44,24 +45,39 @@ class Attachment:
     """One attached process: what it is to be told."""
 
     def __init__(self) -> None:
-        self._events: asyncio.Queue[WorkerEvent] = asyncio.Queue()
+        self._events: deque[WorkerEvent] = deque()
+        self._more = asyncio.Event()
         self.silent = False  # a call timed out and nothing was answered since
 
     def tell(self, event: WorkerEvent) -> None:
         """Hand over an event."""
-        self._events.put_nowait(event)
+        self._events.append(event)
+        self._more.set()
+
+    def give_up(self, delivery: Delivery) -> None:
+        """Have nobody work on *delivery*, which may still be here: a Worker that is slow reads late."""
+        if delivery in self._events:
+            self._events.remove(delivery)
+        else:
+            self.tell(Cancel(call=delivery.call))
 
     async def events(self) -> AsyncIterator[WorkerEvent]:
         """Yield what is handed over, and signs of life, until another process takes the place."""
         while True:
-            try:
-                async with asyncio.timeout(HEARTBEAT):
-                    event = await self._events.get()
-            except builtins.TimeoutError:
-                event = Alive()
+            event = await self._next()
             yield event
             if isinstance(event, Superseded):
                 return
+
+    async def _next(self) -> WorkerEvent:
+        try:
+            async with asyncio.timeout(HEARTBEAT):
+                while not self._events:
+                    self._more.clear()
+                    await self._more.wait()
+        except builtins.TimeoutError:
+            return Alive()
+        return self._events.popleft()
 
 
 class _Call:
@@ -166,6 +182,9 @@ class Deliveries:
             timeout: seconds it may take.
             calls: the calls that wait for it.
 
+        Nobody waits for a request to be handled whose sender went away, so it is given up then; a method
+        is done to its end.
+
         Raises:
             WorkerUnavailableError: nobody is there; it was not handed over.
             LostError: the process went; it may have been done.
@@ -184,13 +203,17 @@ class Deliveries:
             if isinstance(error, SandboxError):
                 raise  # the Worker's own
             call.attachment.silent = True
-            call.attachment.tell(Cancel(call=id))
+            call.attachment.give_up(asked)
             raise TimeoutError(
                 f"{delivery.method or delivery.kind} of {delivery.namespace}/{delivery.id} did not"
                 f" end within {timeout:g} s",
                 context={"method": delivery.method, "seconds": timeout},
                 suggestion="look into the Worker's output for what it waits for",
             ) from error
+        except asyncio.CancelledError:
+            if delivery.kind == "outbound":
+                call.attachment.give_up(asked)
+            raise
         finally:
             del self._calls[id]
 

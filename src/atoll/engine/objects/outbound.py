@@ -21,9 +21,6 @@ from atoll.network.gateway.protocol import (
 from atoll.wire import values
 from atoll.wire.objects import Delivery
 
-TIMEOUT = 110.0
-"""Seconds that a handler may take. The gateway waits a little longer, so that it hears why."""
-
 
 class _Told(msgspec.Struct):
     """What a Worker says that its handler did: an answer has a status, a request a URL."""
@@ -44,9 +41,7 @@ class Outbound:
         timeout: seconds a handler may take.
     """
 
-    def __init__(
-        self, registry: Registry, deliveries: Deliveries, timeout: float = TIMEOUT
-    ) -> None:
+    def __init__(self, registry: Registry, deliveries: Deliveries, timeout: float) -> None:
         self._registry = registry
         self._deliveries = deliveries
         self._timeout = timeout

@@ -29,8 +29,10 @@ from atoll.network.gateway.protocol import (
 )
 from atoll.network.gateway.service import Service
 
-HANDLER_TIMEOUT = 120.0
-"""Seconds that a handler has. Engine and Worker have less, so that their reason is told."""
+HANDLER_TIMEOUT = 3_660.0
+"""Seconds that the engine has for an answer. It gives a handler less (`network.handler_timeout`)."""
+
+_GONE = "the engine is gone"
 
 
 class Control:
@@ -42,6 +44,7 @@ class Control:
         self._writer: asyncio.StreamWriter | None = None
         self._calls: dict[int, asyncio.Future[HandlerAnswer]] = {}
         self._last = 0
+        self._asking = asyncio.Lock()
 
     async def serve(self, service: Service, listener: socket.socket) -> asyncio.Server:
         """Take engines in from now on; return what ends that."""
@@ -57,12 +60,15 @@ class Control:
         answer: asyncio.Future[HandlerAnswer] = asyncio.get_running_loop().create_future()
         self._calls[number] = answer
         try:
-            self._writer.write(protocol.frame(ToEngine(number=number, message=call)))
             async with asyncio.timeout(HANDLER_TIMEOUT):
+                async with self._asking:
+                    await self._ask(number, call)
                 return await answer
         except TimeoutError:
             self._give_up(number)
             return Unanswered(reason="it took too long")
+        except OSError:
+            return Unanswered(reason=_GONE)
         except ValueError:
             return Unanswered(reason="the request is too large")
         except asyncio.CancelledError:
@@ -70,6 +76,12 @@ class Control:
             raise
         finally:
             del self._calls[number]
+
+    async def _ask(self, number: int, call: Call) -> None:
+        """Send a call, one at a time: what its engine has not read is held by nobody's budget."""
+        if self._writer and not self._calls[number].done():
+            self._writer.write(protocol.frame(ToEngine(number=number, message=call)))
+            await self._writer.drain()
 
     def _give_up(self, number: int) -> None:
         if self._writer:
@@ -97,7 +109,7 @@ class Control:
             self._writer = None
             for answer in self._calls.values():
                 if not answer.done():
-                    answer.set_result(Unanswered(reason="the engine is gone"))
+                    answer.set_result(Unanswered(reason=_GONE))
 
     async def _hear(self, heard: protocol.ToGateway, writer: asyncio.StreamWriter) -> None:
         message = heard.message

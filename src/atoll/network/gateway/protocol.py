@@ -13,11 +13,12 @@ from typing import TypeAlias
 import msgspec
 
 from atoll.network.policy import Handler, SandboxPolicy
+from atoll.wire.objects import MAX_OUTBOUND_BODY
 
 VERSION = 1
 """Of this protocol. An engine ends a gateway that speaks another one and starts its own."""
 
-MAX_BODY = 8 << 20
+MAX_BODY = MAX_OUTBOUND_BODY
 """Bytes of a request's or an answer's body that passes a handler."""
 
 MAX_FRAME = MAX_BODY + (1 << 20)

@@ -3,12 +3,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from atoll.host import unix
 from atoll.network.gateway import control
 from atoll.network.gateway.client import GatewayClient
 from atoll.network.gateway.control import Control
 from atoll.network.gateway.protocol import (
+    MAX_BODY,
     Answered,
     Call,
     Done,
@@ -16,7 +18,9 @@ from atoll.network.gateway.protocol import (
     List,
     Listed,
     Remove,
+    ToGateway,
     Unanswered,
+    frame,
 )
 from atoll.network.policy import Handler
 from integration.network.gateway.harness import Harness, policy
@@ -94,6 +98,25 @@ async def test_a_handler_that_takes_too_long_is_given_up(
     await served[1](endless)
     assert isinstance(await served[0].call(CALL), Unanswered)
     await asyncio.wait_for(given_up.wait(), 10)
+
+
+async def test_calls_that_an_engine_does_not_read_wait_where_they_are_counted(
+    served: tuple[Control, Connect], tmp_path: Path
+) -> None:
+    """What was written is nobody's: senders that hang up could have any number of bodies there."""
+    reader, writer = await asyncio.open_unix_connection(tmp_path / "control.sock", limit=1)
+    writer.write(frame(ToGateway(number=1, message=List())))
+    await reader.readexactly(1)
+    called = replace(CALL, body=bytes(MAX_BODY))
+    calls = [asyncio.create_task(served[0].call(called)) for _ in range(5)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting = served[0]._writer
+    assert waiting
+    assert MAX_BODY // 2 < waiting.transport.get_write_buffer_size() < 2 * MAX_BODY
+    writer.close()
+    for found in await asyncio.gather(*calls):
+        assert isinstance(found, Unanswered)
 
 
 async def test_an_engine_that_goes_leaves_no_call_waiting(served: tuple[Control, Connect]) -> None:

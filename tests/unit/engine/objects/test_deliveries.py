@@ -1,6 +1,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from atoll.engine.objects.deliveries import Attachment, Deliveries, LostError, lost
@@ -53,6 +54,32 @@ async def test_what_the_worker_raised_is_raised(deliveries: Deliveries) -> None:
         await call
 
 
+async def test_requests_that_nobody_waits_for_do_not_wait_for_a_worker(
+    deliveries: Deliveries,
+) -> None:
+    """A sandbox can send them, bodies and all, faster than a busy Worker reads."""
+    worker = deliveries.attach("p", AttachWorker())
+    asking = msgspec.structs.replace(ASK, kind="outbound")
+    calls = [asyncio.create_task(deliveries.call("p", asking, 5)) for _ in range(3)]
+    first = await delivery(worker)
+    for call in calls[:2]:
+        call.cancel()
+    await asyncio.wait(calls[:2])
+    last = await delivery(worker)
+    assert await event(worker) == Cancel(call=first.call)
+    deliveries.answer("p", last.call, Answer(value=3))
+    assert await calls[2] == 3
+
+
+async def test_a_method_is_done_though_its_caller_went_away(deliveries: Deliveries) -> None:
+    worker = deliveries.attach("p", AttachWorker())
+    call = asyncio.create_task(deliveries.call("p", ASK, 5))
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    assert (await delivery(worker)).method == "f"
+
+
 async def test_a_call_of_another_project_cannot_be_answered(deliveries: Deliveries) -> None:
     worker = deliveries.attach("p", AttachWorker())
     call = asyncio.create_task(deliveries.call("p", ASK, 5))
@@ -79,11 +106,20 @@ async def test_a_worker_that_comes_in_time_gets_the_call() -> None:
 
 async def test_a_silent_worker_is_a_timeout_and_is_told_to_give_up(deliveries: Deliveries) -> None:
     worker = deliveries.attach("p", AttachWorker())
-    with pytest.raises(TimeoutError, match="f of N/box"):
-        await deliveries.call("p", ASK, 0.01)
-    assert not deliveries.responsive("p")
+    call = asyncio.create_task(deliveries.call("p", ASK, 0.01))
     asked = await delivery(worker)
+    with pytest.raises(TimeoutError, match="f of N/box"):
+        await call
+    assert not deliveries.responsive("p")
     assert await event(worker) == Cancel(call=asked.call)
+
+
+async def test_what_timed_out_before_the_worker_took_it_is_not_done(deliveries: Deliveries) -> None:
+    worker = deliveries.attach("p", AttachWorker())
+    with pytest.raises(TimeoutError):
+        await deliveries.call("p", ASK, 0.01)
+    worker.tell(Superseded())
+    assert isinstance(await event(worker), Superseded)
 
 
 async def test_a_timeout_that_the_method_raised_is_its_own(deliveries: Deliveries) -> None:

@@ -41,7 +41,7 @@ class Workers:
 
 
 def outbound(workers: Workers) -> Outbound:
-    return Outbound(cast("Registry", workers), cast("Deliveries", workers))
+    return Outbound(cast("Registry", workers), cast("Deliveries", workers), 60.0)
 
 
 async def test_the_worker_gets_the_request_and_its_answer_comes_back() -> None:
