@@ -24,7 +24,7 @@ from atoll.engine.egress.stored import Egress
 from atoll.host import linux
 from atoll.network import netns, plan
 from atoll.network.slots import NetworkSlots
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from atoll.wire.egress import EgressDefaults
 from bench.table import Report, Row, Samples
 

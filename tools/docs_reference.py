@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from atoll import cluster_settings, errors, settings
+from atoll import cluster_settings, errors, network_settings, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "reference"
@@ -42,7 +42,9 @@ def settings_page() -> str:
         "",
         "Flags come before `ATOLL_*` variables, those before `atoll.toml`, that before defaults.",
     ]
-    docs = field_docs(inspect.getsource(settings)) | field_docs(inspect.getsource(cluster_settings))
+    docs = dict[tuple[str, str], str]()
+    for module in (settings, cluster_settings, network_settings):
+        docs |= field_docs(inspect.getsource(module))
     for group in msgspec.structs.fields(settings.Settings):
         struct = group.type
         if not (inspect.isclass(struct) and issubclass(struct, msgspec.Struct)):

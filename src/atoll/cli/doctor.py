@@ -15,7 +15,8 @@ from atoll.cli import checks, doctor_user
 from atoll.cli.checks import Check, Report, Verdict
 from atoll.cli.options import AsJson, print_json
 from atoll.errors import SandboxError
-from atoll.settings import NetworkSettings, Settings, StorageSettings
+from atoll.network_settings import NetworkSettings
+from atoll.settings import Settings, StorageSettings
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MARKS = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAILED: "FAIL"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from atoll.host.threads import run_to_end
 from atoll.network import filter, plan, rules
 from atoll.network.links import Links
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 
 _PROC = Path("/proc")
 

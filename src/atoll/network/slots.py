@@ -21,7 +21,7 @@ from atoll.network import conntrack, forwarding, plan, resolvers, rules
 from atoll.network.filter import Mode, PacketFilter
 from atoll.network.links import HostLink, Links
 from atoll.network.rules import Filter, Redirect
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 
 BASE = Path("/run/atoll/netns")
 """Where namespaces are kept, of all engines of the host: names of slots are unique on it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from atoll.network.slots import NetworkSlots, Slot
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from e2e.network import world
 
 Engine = Callable[..., NetworkSlots]

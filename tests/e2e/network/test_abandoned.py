@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from atoll.network import abandoned, plan
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from e2e.network.conftest import Engine
 from e2e.network.test_slots import interfaces, tables
 

@@ -10,7 +10,7 @@ import pytest
 
 from atoll.network import netns, plan
 from atoll.network.slots import NetworkSlots
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from e2e.network import internet as net
 from e2e.network import world
 from e2e.network.conftest import direct

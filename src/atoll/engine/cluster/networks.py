@@ -11,9 +11,10 @@ from atoll.engine.bare.parts import BareNetworks
 from atoll.engine.cluster import policies
 from atoll.network.filter import Mode
 from atoll.network.policy import SandboxPolicy
+from atoll.network_settings import NetworkSettings
 from atoll.runtime.kubernetes import api, manifest, status
 from atoll.runtime.kubernetes.api import Api, ApiError
-from atoll.settings import NetworkSettings, Settings
+from atoll.settings import Settings
 
 
 def networks(cluster: Api, settings: Settings, engine_id: str) -> BareNetworks:

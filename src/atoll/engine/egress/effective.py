@@ -6,7 +6,7 @@ from atoll.engine.egress.stored import Egress
 from atoll.network import hosts
 from atoll.network.filter import Mode
 from atoll.network.policy import Handler, SandboxPolicy, Secret
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from atoll.wire.egress import EgressDefaults, NetworkPolicy, OutboundHandler
 
 _NAMES: dict[Mode, str] = {"closed": "closed", "direct": "direct", "gated": "gateway"}

@@ -21,7 +21,7 @@ from atoll.errors import NotSupportedByRuntimeError, SandboxError
 from atoll.network.gateway import log
 from atoll.network.gateway.protocol import Authority, Put, SandboxStatus
 from atoll.network.policy import SandboxPolicy, Secret
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from atoll.wire.egress import EgressDefaults
 
 _log = structlog.get_logger(__name__)

@@ -7,8 +7,9 @@ from atoll.engine.cluster.networks import PolicyNetworks, networks
 from atoll.engine.egress.enforcing import Enforcing
 from atoll.errors import NotSupportedByRuntimeError
 from atoll.network.policy import SandboxPolicy
+from atoll.network_settings import NetworkSettings
 from atoll.runtime.kubernetes import api
-from atoll.settings import NetworkSettings, Settings
+from atoll.settings import Settings
 
 CUT = SandboxPolicy(key="n/s", host_ref="", addresses=(), internet=False)
 RANGES = SandboxPolicy(key="n/s", host_ref="", addresses=(), allowed=("8.8.8.0/24",))

@@ -30,7 +30,7 @@ from atoll.network.gateway.protocol import (
 from atoll.network.policy import Handler, SandboxPolicy, Secret
 from atoll.network.rules import Redirect
 from atoll.network.slots import NetworkSlots, Slot
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from e2e.network import internet as nets
 from e2e.network.internet import METADATA, OTHER, PUBLIC, PUBLIC6, RESOLVER, SHARED, Internet
 

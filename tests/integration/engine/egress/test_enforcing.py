@@ -8,7 +8,7 @@ from atoll.engine.egress.enforcing import Enforcing, log_name
 from atoll.engine.egress.stored import Egress
 from atoll.errors import ContainerUnavailableError, NotSupportedByRuntimeError
 from atoll.network.policy import SandboxPolicy
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from atoll.wire.egress import EgressDefaults
 from integration.engine.scripted import Gateway, World
 

@@ -5,7 +5,7 @@ import pytest
 from atoll.engine.egress import effective
 from atoll.engine.egress.stored import Egress
 from atoll.network.policy import Handler, SandboxPolicy
-from atoll.settings import NetworkSettings
+from atoll.network_settings import NetworkSettings
 from atoll.wire.egress import EgressDefaults, OutboundHandler
 
 SETTINGS = NetworkSettings(private_ranges=("10.1.0.0/16",), tls_bypass=("*.Pinned.test",))
