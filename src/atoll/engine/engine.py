@@ -18,6 +18,7 @@ from atoll.engine.capacity.diskuse import DiskUse
 from atoll.engine.capacity.pool import WarmPool
 from atoll.engine.capacity.warm import WarmTable
 from atoll.engine.egress import control
+from atoll.engine.egress.refusals import Refusals
 from atoll.engine.egress.secrets import Secrets
 from atoll.engine.leftovers import reaper
 from atoll.engine.lifecycle.peers import Alone, Peers
@@ -134,10 +135,12 @@ class Engine:
             live=live,
             peers=peers or Alone(),
         )
+        self._refusals = Refusals(store)
         if parts.gateway:
             timeout = settings.network.handler_timeout
             outbound = Outbound(self.objects.registry, self.objects.deliveries, timeout)
             parts.gateway.answer = outbound.handle
+            parts.gateway.hear = self._refusals.hear
         self.snapshots = Snapshots(self._shared)
         self.exports = Exports(self._shared, self.snapshots)
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
@@ -211,6 +214,7 @@ class Engine:
         await self.processes.watches.close()
         await self.backups.close()
         await self._shared.lifecycle.egress.close()
+        await self._refusals.close()
         self.audit.close()
 
     def pool_stats(self) -> PoolStats:

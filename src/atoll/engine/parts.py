@@ -5,7 +5,7 @@ something else beneath them. All calls are idempotent; `list` tells what exists,
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,15 @@ from atoll.images.certificates import Trust
 from atoll.images.steps import Progress
 from atoll.network.filter import Mode
 from atoll.network.gateway.client import Handle
-from atoll.network.gateway.protocol import Put, StatusReport
+from atoll.network.gateway.protocol import Decision, Put, StatusReport
 from atoll.network.policy import SandboxPolicy
 from atoll.runtime.base import Runtime
 from atoll.storage.capacity import Space
 from atoll.storage.idmap import IdRanges
 from atoll.wire.sandbox import ImageInfo
+
+Hear = Callable[[str, Decision], None]
+"""Is told the key of a sandbox and what was decided for it."""
 
 _OF_ROOT = ("container", "gvisor")
 
@@ -157,6 +160,7 @@ class Gateway(Protocol):
     logs: Path
     direct: DirectLog
     answer: Handle
+    hear: Hear
 
     @property
     def ready(self) -> bool: ...

@@ -10,7 +10,7 @@ from typing import Any
 import atoll
 from atoll.engine.bare import parts as bare
 from atoll.engine.egress.direct import DirectLog
-from atoll.engine.parts import Parts
+from atoll.engine.parts import Hear, Parts
 from atoll.errors import SandboxError
 from atoll.network.filter import Mode
 from atoll.network.gateway.client import Handle
@@ -231,6 +231,7 @@ class Gateway:
     def __init__(self, folder: Path, networks: Networks) -> None:
         self.logs, self.direct = folder / "logs", DirectLog(folder / "direct")
         self.answer: Handle = _no_handler
+        self.hear: Hear = lambda _key, _decision: None
         self.ready = True
         self.told: list[Put] = []
         self.known: dict[str, Put] = {}

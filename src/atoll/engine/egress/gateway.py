@@ -13,12 +13,21 @@ import structlog
 
 from atoll.engine.egress.bounds import Bounds
 from atoll.engine.egress.direct import DirectLog
+from atoll.engine.parts import Hear
 from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.network import abandoned
 from atoll.network.gateway.client import Handle
 from atoll.network.gateway.keeper import Keeper
 from atoll.network.gateway.listening import Ports
-from atoll.network.gateway.protocol import Call, HandlerAnswer, Put, StatusReport, Unanswered
+from atoll.network.gateway.protocol import (
+    Call,
+    Decision,
+    HandlerAnswer,
+    Noticed,
+    Put,
+    StatusReport,
+    Unanswered,
+)
 from atoll.network.rules import Redirect
 
 RETRY = 5.0
@@ -49,6 +58,7 @@ class NodeGateway:
         logs: where it writes what it decided.
         direct: log of what goes past it.
         answer: has a Worker's handler called; set before the first sandbox is told.
+        hear: told of refusals, with the key of their sandbox; set likewise.
     """
 
     def __init__(
@@ -61,6 +71,9 @@ class NodeGateway:
         trust: Sequence[Path] = (),
     ) -> None:
         self.answer: Handle = _nobody
+        self.hear: Hear = _unheard
+        self._owners: dict[str, tuple[str, str]] = {}
+        """Container and key of each sandbox, by what is known of it: its container, its addresses."""
         self._networks = networks
         self._uid, self._bounds = uid, bounds
         self._keeper = Keeper(
@@ -71,6 +84,7 @@ class NodeGateway:
             uid=uid,
             trust=tuple(trust),
             bound=bounds.hold,
+            notice=self._noticed,
         )
         self.logs = self._keeper.logs
         self.direct = DirectLog(folder / "direct")
@@ -103,7 +117,10 @@ class NodeGateway:
         Raises:
             ContainerUnavailableError: there is no gateway, or it refuses (reason "network").
         """
-        self.direct.know(put.policy.host_ref, put.policy.addresses, put.log)
+        policy = put.policy
+        ends = (policy.host_ref, *policy.addresses)
+        self._owners |= dict.fromkeys(ends, (policy.host_ref, policy.key))
+        self.direct.know(policy.host_ref, policy.addresses, put.log)
         try:
             await self._keeper.put(put)
         except ValueError as error:
@@ -113,8 +130,15 @@ class NodeGateway:
 
     async def remove(self, host_ref: str) -> None:
         """Forget a sandbox."""
+        self._owners = {end: one for end, one in self._owners.items() if one[0] != host_ref}
         self.direct.forget(host_ref)
         await self._keeper.remove(host_ref)
+
+    def tell_direct(self, source: str, decision: Decision) -> None:
+        """Log what was decided about a connection that goes past it, of whoever has an address."""
+        self.direct.tell(source, decision)
+        if owner := self._owners.get(source):
+            self.hear(owner[1], decision)
 
     async def status(self) -> StatusReport:
         """Return how it does; raise as `put`."""
@@ -138,6 +162,10 @@ class NodeGateway:
     async def _call(self, call: Call) -> HandlerAnswer:
         return await self.answer(call)
 
+    def _noticed(self, noticed: Noticed) -> None:
+        if owner := self._owners.get(noticed.host_ref):
+            self.hear(owner[1], noticed.decision)
+
     def _moved(self, ports: Ports) -> None:
         redirect = Redirect(ports.connections, ports.names, self._uid)
         before, self._moving = self._moving, None
@@ -147,6 +175,10 @@ class NodeGateway:
         if before:
             await asyncio.gather(before, return_exceptions=True)
         await self._networks.set_redirect(redirect)
+
+
+def _unheard(key: str, decision: Decision) -> None:
+    """Nobody is told."""
 
 
 async def _nobody(call: Call) -> HandlerAnswer:

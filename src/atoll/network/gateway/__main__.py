@@ -53,7 +53,7 @@ async def _serve(
 ) -> None:
     control = Control()
     store = certificates.Certificates(keys)
-    service = Service(Shared(dialer, store, Nameservers(), control.call), logs)
+    service = Service(Shared(dialer, store, Nameservers(), control.call, control.notice), logs)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, control.stopped.set)
     server = await control.serve(service, control_listener)
     service.open(listeners)

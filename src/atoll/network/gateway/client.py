@@ -14,6 +14,7 @@ from atoll.network.gateway.protocol import (
     Failed,
     GivenUp,
     HandlerAnswer,
+    Noticed,
     Question,
     Reply,
     ToGateway,
@@ -26,6 +27,11 @@ ANSWER_TIMEOUT = 10.0
 R = TypeVar("R", bound=Reply)
 
 Handle = Callable[[Call], Awaitable[HandlerAnswer]]
+Notice = Callable[[Noticed], None]
+
+
+def unheard(noticed: Noticed) -> None:
+    """Nobody is told."""
 
 
 class GatewayGone(Exception):  # noqa: N818  # a state
@@ -39,11 +45,17 @@ class GatewayClient:
         reader: what it says.
         writer: what it is told.
         handle: has a Worker's handler called; its exceptions are told as reasons.
+        notice: told of refusals.
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handle: Handle
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        handle: Handle,
+        notice: Notice = unheard,
     ) -> None:
+        self._notice = notice
         self._reader = reader
         self._writer = writer
         self._handle = handle
@@ -53,14 +65,14 @@ class GatewayClient:
         self._listening = asyncio.create_task(self._listen(), name="egress gateway")
 
     @classmethod
-    async def connect(cls, path: Path, handle: Handle) -> "GatewayClient":
+    async def connect(cls, path: Path, handle: Handle, notice: Notice = unheard) -> "GatewayClient":
         """Connect to the gateway whose control socket is *path*.
 
         Raises:
             OSError: nobody listens there.
         """
         reader, writer = await asyncio.open_unix_connection(sock=unix.connect(path))
-        return cls(reader, writer, handle)
+        return cls(reader, writer, handle, notice)
 
     async def ask(self, question: Question, reply: type[R], timeout: float = ANSWER_TIMEOUT) -> R:
         """Return the answer to *question*, which has *timeout* seconds to come.
@@ -127,6 +139,8 @@ class GatewayClient:
             task = asyncio.create_task(self._answer(heard.number, message))
             self._handling[heard.number] = task
             task.add_done_callback(lambda _: self._handling.pop(heard.number, None))
+        elif isinstance(message, Noticed):
+            self._notice(message)
         elif isinstance(message, GivenUp):
             if given_up := self._handling.get(message.call):
                 given_up.cancel()

@@ -17,6 +17,7 @@ from atoll.network.gateway.protocol import (
     HandlerAnswer,
     List,
     Listed,
+    Noticed,
     Pins,
     Put,
     Question,
@@ -31,6 +32,9 @@ from atoll.network.gateway.service import Service
 
 HANDLER_TIMEOUT = 3_660.0
 """Seconds that the engine has for an answer. It gives a handler less (`network.handler_timeout`)."""
+
+MAX_UNREAD = protocol.MAX_FRAME + (1 << 20)
+"""Bytes that the engine may leave unread, a call among them, before it hears of no more refusals."""
 
 _GONE = "the engine is gone"
 
@@ -82,6 +86,11 @@ class Control:
         if self._writer and not self._calls[number].done():
             self._writer.write(protocol.frame(ToEngine(number=number, message=call)))
             await self._writer.drain()
+
+    def notice(self, noticed: Noticed) -> None:
+        """Tell the engine, if there is one that reads."""
+        if self._writer and self._writer.transport.get_write_buffer_size() < MAX_UNREAD:
+            self._writer.write(protocol.frame(ToEngine(number=0, message=noticed)))
 
     def _give_up(self, number: int) -> None:
         if self._writer:

@@ -20,7 +20,7 @@ import structlog
 from atoll.errors import ContainerUnavailableError
 from atoll.host import process, unix
 from atoll.network.gateway import listening
-from atoll.network.gateway.client import GatewayClient, GatewayGone, Handle
+from atoll.network.gateway.client import GatewayClient, GatewayGone, Handle, Notice, unheard
 from atoll.network.gateway.listening import Ports, Sockets
 from atoll.network.gateway.protocol import (
     VERSION,
@@ -66,6 +66,7 @@ class Keeper:
         moved: called with the ports when they are known, or changed.
         uid: who the gateway is; None: it is not confined (an engine that is not root).
         trust: files with authorities of servers, besides the host's.
+        notice: told of refusals.
         bound: bounds what a process that was just started may take of the host; blocking.
 
     Attributes:
@@ -82,7 +83,9 @@ class Keeper:
         uid: int | None,
         trust: Sequence[Path] = (),
         bound: Callable[[int], None] | None = None,
+        notice: Notice = unheard,
     ) -> None:
+        self._notice = notice
         self._bound = bound
         self._folder = folder
         self.logs = folder / "logs"
@@ -206,7 +209,7 @@ class Keeper:
         if state is None:
             return False
         try:
-            client = await GatewayClient.connect(self._control, self._handle)
+            client = await GatewayClient.connect(self._control, self._handle, self._notice)
         except OSError:
             return False
         try:
@@ -238,7 +241,7 @@ class Keeper:
             if self._bound:
                 await asyncio.to_thread(self._bound, pid)
             async with asyncio.timeout(START_TIMEOUT):
-                client = await GatewayClient.connect(self._control, self._handle)
+                client = await GatewayClient.connect(self._control, self._handle, self._notice)
                 await client.ask(self._configure, Done, timeout=START_TIMEOUT)
                 for put in list(self._puts.values()):
                     await client.ask(put, Done)

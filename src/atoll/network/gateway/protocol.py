@@ -15,7 +15,7 @@ import msgspec
 from atoll.network.policy import Handler, SandboxPolicy
 from atoll.wire.objects import MAX_OUTBOUND_BODY
 
-VERSION = 1
+VERSION = 2
 """Of this protocol. An engine ends a gateway that speaks another one and starts its own."""
 
 MAX_BODY = MAX_OUTBOUND_BODY
@@ -39,6 +39,47 @@ class Authority(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "Authority(...)"
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a sandbox's log (JSON): a name, connection or request, when it had ended.
+
+    Args:
+        time: seconds since the epoch, when it began.
+        protocol: dns, http, https, tls, tcp.
+        host: what was asked for; never with a secret.
+        address: where it went; for dns the answers, comma-separated.
+        port: likewise; 0 for dns.
+        verdict: allowed, refused, handled, or failed (allowed, but it could not be done).
+        rule: what decided, or why it failed.
+        method: of a request.
+        path: of a request, without its query.
+        status: of its answer.
+        bytes_up: bytes that left the sandbox.
+        bytes_down: bytes that came.
+        ms: how long it took, in milliseconds.
+        dropped: lines that were not written before this one: the sandbox made too many.
+    """
+
+    time: float
+    protocol: str
+    verdict: str
+    rule: str
+    host: str = ""
+    address: str = ""
+    port: int = 0
+    method: str = ""
+    path: str = ""
+    status: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    ms: float = 0.0
+    dropped: int = 0
+
+    @property
+    def kind(self) -> tuple[str, int, str]:
+        """What makes two of the same verdict the same: where to, and why."""
+        return self.host or self.address, self.port, self.rule
 
 
 # Questions of the engine
@@ -179,6 +220,13 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
     call: int
 
 
+class Noticed(msgspec.Struct, frozen=True, kw_only=True, tag="noticed"):
+    """What a sandbox was refused, the first of its kind. Nobody answers."""
+
+    host_ref: str
+    decision: Decision
+
+
 class Answered(msgspec.Struct, frozen=True, kw_only=True, tag="answered"):
     """The handler's answer."""
 
@@ -224,7 +272,7 @@ class ToEngine(msgspec.Struct, frozen=True, kw_only=True):
     """A frame of the gateway: an answer, or a `Call`, whose numbers are its own."""
 
     number: int
-    message: Reply | Call | GivenUp
+    message: Reply | Call | GivenUp | Noticed
 
 
 _to_gateway = msgspec.msgpack.Decoder(ToGateway)
@@ -264,39 +312,3 @@ def read_to_gateway(data: bytes) -> ToGateway:
 def read_to_engine(data: bytes) -> ToEngine:
     """Return a frame of the gateway; raise `msgspec.DecodeError` where it is none."""
     return _to_engine.decode(data)
-
-
-class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a sandbox's log (JSON): a name, connection or request, when it had ended.
-
-    Args:
-        time: seconds since the epoch, when it began.
-        protocol: dns, http, https, tls, tcp.
-        host: what was asked for; never with a secret.
-        address: where it went; for dns the answers, comma-separated.
-        port: likewise; 0 for dns.
-        verdict: allowed, refused, handled, or failed (allowed, but it could not be done).
-        rule: what decided, or why it failed.
-        method: of a request.
-        path: of a request, without its query.
-        status: of its answer.
-        bytes_up: bytes that left the sandbox.
-        bytes_down: bytes that came.
-        ms: how long it took, in milliseconds.
-        dropped: lines that were not written before this one: the sandbox made too many.
-    """
-
-    time: float
-    protocol: str
-    verdict: str
-    rule: str
-    host: str = ""
-    address: str = ""
-    port: int = 0
-    method: str = ""
-    path: str = ""
-    status: int = 0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    ms: float = 0.0
-    dropped: int = 0

@@ -15,12 +15,14 @@ from atoll.network.gateway import held
 from atoll.network.gateway.bucket import Bucket
 from atoll.network.gateway.injection import redact
 from atoll.network.gateway.log import Log
+from atoll.network.gateway.news import News
 from atoll.network.gateway.pins import PinTable
 from atoll.network.gateway.protocol import (
     Authority,
     Call,
     Decision,
     HandlerAnswer,
+    Noticed,
     Put,
     SandboxStatus,
 )
@@ -60,9 +62,13 @@ class Sandbox:
         put: its policy.
         logs: folder of all logs.
         bodies: what all sandboxes hold of bodies for handlers.
+        notice: told of refusals, the first of each kind.
     """
 
-    def __init__(self, put: Put, logs: Path, bodies: Budget) -> None:
+    def __init__(
+        self, put: Put, logs: Path, bodies: Budget, notice: Callable[[Noticed], None]
+    ) -> None:
+        self._notice, self._news = notice, News()
         self._logs = logs
         self._log = Log(logs, put.log)
         self.policy: SandboxPolicy = put.policy
@@ -127,7 +133,10 @@ class Sandbox:
         self._verdicts[decision.verdict] += 1
         self._up += decision.bytes_up
         self._down += decision.bytes_down
-        self._log.write(self._without_secrets(decision))
+        told = self._without_secrets(decision)
+        self._log.write(told)
+        if told.verdict == "refused" and self._news.has(told.kind, time.monotonic()):
+            self._notice(Noticed(host_ref=self.policy.host_ref, decision=told))
 
     def status(self) -> SandboxStatus:
         """Return what it has open, and its counts."""

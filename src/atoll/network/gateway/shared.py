@@ -12,7 +12,7 @@ from atoll.network.gateway import held
 from atoll.network.gateway.certificates import Certificates
 from atoll.network.gateway.dialing import Dialer
 from atoll.network.gateway.nameservers import Nameservers, Unanswered
-from atoll.network.gateway.protocol import Call, HandlerAnswer
+from atoll.network.gateway.protocol import Call, HandlerAnswer, Noticed
 from atoll.network.policy import SandboxPolicy, closed_range
 
 
@@ -24,6 +24,7 @@ class Shared:
         certificates: TLS of our own.
         nameservers: who knows names.
         ask_handler: has a Worker's handler called; never raises but when cancelled.
+        notice: tells the engine of a refusal.
 
     Attributes:
         bodies: what all sandboxes hold of bodies for handlers.
@@ -35,11 +36,13 @@ class Shared:
         certificates: Certificates,
         nameservers: Nameservers,
         ask_handler: Callable[[Call], Awaitable[HandlerAnswer]],
+        notice: Callable[[Noticed], None],
     ) -> None:
         self.dialer = dialer
         self.certificates = certificates
         self.nameservers = nameservers
         self.ask_handler = ask_handler
+        self.notice = notice
         self.bodies = Budget(held.MAX_OF_ALL)
 
     async def find(self, policy: SandboxPolicy, host: str) -> str:

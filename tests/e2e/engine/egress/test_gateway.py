@@ -195,6 +195,29 @@ def test_every_decision_is_in_the_log(node: Node) -> None:
     assert log(node, "a")[0]["cursor"]
 
 
+def refusals(node: Node) -> list[str]:
+    answer = node.client.get(f"{SANDBOXES}/a/events", headers={"accept": "application/x-ndjson"})
+    found = [json.loads(line) for line in answer.text.splitlines()]
+    return [event["reason"] for event in found if event["type"] == "refused"]
+
+
+def test_the_first_refusal_of_each_kind_is_an_event(node: Node) -> None:
+    """By the gateway, by name and by address, and by the packet filter."""
+    assert reached(node, "a", f"http://{net.METADATA}/") == ""
+    node.change("a", allowedHosts=["allowed.test"])
+    for url in ("http://allowed.test/", "http://other.test/", "http://other.test/"):
+        reached(node, "a", url)
+    for _ in range(2):
+        assert reached(node, "a", f"http://{net.OTHER}/") == "520"
+    told = {
+        f"{net.METADATA}:80: private address",
+        "other.test: not in allowed_hosts",
+        f"{net.OTHER}:80: not in allowed_hosts",
+    }
+    eventually(lambda: set(refusals(node)) == told)
+    assert len(refusals(node)) == len(told)
+
+
 def test_direct_connections_are_in_the_log_too(node: Node) -> None:
     assert reached(node, "a", "http://allowed.test/") == "200"
     assert reached(node, "a", f"http://{net.METADATA}/") == ""

@@ -23,6 +23,7 @@ from atoll.network.gateway.protocol import (
     Call,
     Decision,
     HandlerAnswer,
+    Noticed,
     Put,
     Unanswered,
 )
@@ -118,6 +119,7 @@ class Harness:
         service: the gateway.
         names: the resolver behind it.
         calls: handlers that were called.
+        noticed: refusals that an engine would be told of.
         authority: of servers that the gateway trusts.
     """
 
@@ -132,7 +134,8 @@ class Harness:
         trust = ssl.create_default_context(cadata=self.authority.certificate)
         dialer = Dialer(trust, own=lambda address: address == "127.0.66.66")
         certificates = Certificates(folder)
-        self.shared = Shared(dialer, certificates, Nameservers(), self._call)
+        self.noticed: list[Noticed] = []
+        self.shared = Shared(dialer, certificates, Nameservers(), self._call, self.noticed.append)
         self.service = Service(self.shared, folder, self._destination)
         self._targets: dict[Any, tuple[str, int]] = {}
         self._stack = AsyncExitStack()

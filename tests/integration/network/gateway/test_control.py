@@ -13,10 +13,12 @@ from atoll.network.gateway.protocol import (
     MAX_BODY,
     Answered,
     Call,
+    Decision,
     Done,
     HandlerAnswer,
     List,
     Listed,
+    Noticed,
     Remove,
     ToGateway,
     Unanswered,
@@ -132,3 +134,21 @@ async def test_an_engine_that_goes_leaves_no_call_waiting(served: tuple[Control,
     await asyncio.wait_for(begun.wait(), 10)
     await client.close()
     assert isinstance(await asyncio.wait_for(waiting, 10), Unanswered)
+
+
+async def test_the_engine_that_is_there_is_told_of_refusals(
+    gateway: Harness, tmp_path: Path
+) -> None:
+    told: asyncio.Queue[Noticed] = asyncio.Queue()
+    served_by = Control()
+    server = await served_by.serve(gateway.service, unix.listen(tmp_path / "noticing.sock"))
+    decision = Decision(time=1, protocol="dns", verdict="refused", rule="r", host="a.test")
+    served_by.notice(Noticed(host_ref="nobody is there", decision=decision))
+    path = tmp_path / "noticing.sock"
+    client = await GatewayClient.connect(path, answering, told.put_nowait)
+    await client.ask(List(), Listed)
+    served_by.notice(Noticed(host_ref="r", decision=decision))
+    assert await told.get() == Noticed(host_ref="r", decision=decision)
+    assert told.empty()
+    await client.close()
+    server.close()
