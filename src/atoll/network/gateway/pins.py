@@ -22,21 +22,26 @@ class PinTable:
 
     def __init__(self) -> None:
         self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
-        self._names: dict[str, set[str]] = {}
+        self._names: dict[str, dict[str, None]] = {}  # in the order in which they were asked for
 
     def add(self, name: str, addresses: Iterable[str], ttl: float, now: float) -> None:
         """Allow *addresses* for *name* until *ttl* and `GRACE` from *now* have passed."""
         for address in addresses:
             pin = (address, name)
             self._ends[pin] = max(self._ends.pop(pin, 0.0), now + ttl + GRACE)
-            self._names.setdefault(address, set()).add(name)
+            names = self._names.setdefault(address, {})
+            names.pop(name, None)
+            names[name] = None
         while len(self._ends) > MAX:
             self._forget(next(iter(self._ends)))
 
     def names(self, address: str, now: float) -> tuple[str, ...]:
-        """Return the names that *address* may be used for, sorted."""
+        """Return the names that *address* may be used for; the one that was asked for last comes first.
+
+        That one is most likely what a connection is for which does not say it.
+        """
         valid = []
-        for name in sorted(self._names.get(address, ())):
+        for name in reversed(list(self._names.get(address, ()))):
             if self._ends[address, name] > now:
                 valid.append(name)
             else:
@@ -53,6 +58,6 @@ class PinTable:
         address, name = pin
         del self._ends[pin]
         names = self._names[address]
-        names.discard(name)
+        del names[name]
         if not names:
             del self._names[address]

@@ -89,6 +89,23 @@ async def test_a_server_may_speak_first(gateway: Harness) -> None:
     assert (told.verdict, told.bytes_up, told.host) == ("allowed", 16, "git.test")
 
 
+async def test_a_connection_without_a_name_is_logged_under_the_one_asked_for_last(
+    gateway: Harness,
+) -> None:
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    gateway.put(policy(allowed=("*.many.test", "git.test")))
+    for name in ("a.many.test", "git.test"):
+        gateway.name(name, "127.0.0.1")
+        await gateway.addresses(name)
+    port = await gateway.server(once)
+    assert await gateway.exchange("127.0.0.1", port, b"SSH-2.0-x\r\n") == b"SSH-2.0-x\r\n"
+    told = await gateway.last("tcp")
+    assert (told.host, told.rule) == ("git.test", "allowed_hosts: git.test")
+
+
 async def test_silence_does_not_make_a_request_something_else(
     gateway: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

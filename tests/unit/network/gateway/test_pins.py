@@ -11,6 +11,14 @@ def test_an_address_is_good_for_the_names_it_was_given_for() -> None:
     assert table.names("192.0.2.3", now=1) == ()
 
 
+def test_the_name_asked_for_last_comes_first() -> None:
+    """The log blames it for a connection that names none."""
+    table = PinTable()
+    for name in ("b.example", "a.example", "b.example"):
+        table.add(name, ["192.0.2.1"], 60, now=0)
+    assert table.names("192.0.2.1", now=1) == ("b.example", "a.example")
+
+
 def test_a_pin_ends_some_time_after_its_ttl() -> None:
     table = PinTable()
     table.add("a.example", ["192.0.2.1"], 10, now=0)
