@@ -1,5 +1,6 @@
 """``atoll network``: what a sandbox may reach, and what was decided. Wakes nothing."""
 
+import sys
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -52,10 +53,19 @@ async def _policy(
             await sandbox.allow_host(host)
         for host in deny:
             await sandbox.deny_host(host)
+        before = await sandbox.network_policy() if remove else None
         for host in remove:
             await sandbox.remove_allowed_host(host)
             await sandbox.remove_denied_host(host)
-        return await sandbox.network_policy()
+        policy = await sandbox.network_policy()
+    if before and opened(before, policy):
+        print("No allowed hosts are left: it reaches all of the internet.", file=sys.stderr)
+    return policy
+
+
+def opened(before: NetworkPolicy, after: NetworkPolicy) -> bool:
+    """Tell whether the last allowed host went and nothing else bounds the internet now."""
+    return bool(before.allowed_hosts and not after.allowed_hosts and after.enable_internet)
 
 
 def _rows(policy: NetworkPolicy) -> list[tuple[str, str]]:

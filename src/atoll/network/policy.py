@@ -35,11 +35,13 @@ class Handler(msgspec.Struct, frozen=True, omit_defaults=True):
         table: the class attribute it is found in.
         name: its key there; empty for `outbound`.
         params: what `set_outbound_handler` was given for it, any JSON.
+        function: what the function is called, for people.
     """
 
     table: Literal["outbound", "outbound_by_host", "outbound_handlers"]
     name: str = ""
     params: Any = None
+    function: str = ""
 
 
 class Secret(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -122,7 +124,8 @@ class Outbound(msgspec.Struct, frozen=True, kw_only=True):
         sni: for `https`: the SNI of the connection around the request.
         address: where the connection was going; empty for `dns`.
         port: likewise.
-        names: names for which the resolver gave this sandbox that address, still valid.
+        names: names for which the resolver gave this sandbox that address, still valid; the last
+            one that was asked for first, so that it is the one a rule is blamed on.
     """
 
     protocol: Protocol

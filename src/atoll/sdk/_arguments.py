@@ -269,15 +269,19 @@ def hosts(given: Iterable[str] | None) -> list[str] | None:
     """Return a list of hosts as it goes on the wire.
 
     Raises:
-        ValidationFailedError: it is a single text, or something in it is none.
+        ValidationFailedError: it is a single text or a mapping, or something in it is no text.
     """
     if given is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise errors.ValidationFailedError(
-            "hosts are a list, not one text", suggestion=f"write [{given!r}]"
+            f"hosts are a list of texts, not {type(given).__name__}",
+            suggestion=f"write [{given!r}]" if isinstance(given, str) else None,
         )
-    return list(given)
+    found = list(given)
+    if not all(isinstance(host, str) for host in found):
+        raise errors.ValidationFailedError("hosts are a list of texts")
+    return found
 
 
 def outbound_handler(given: str | Mapping[str, Any]) -> OutboundHandler:

@@ -18,6 +18,8 @@ class EgressDefaults(Request, frozen=True, kw_only=True):
         outbound: whether the class handles what no other handler does.
         outbound_by_host: patterns of hosts that the class has handlers for.
         outbound_handlers: names of handlers that may be chosen at run time.
+        functions: what the functions of `outbound_by_host` are called, by pattern; for people.
+        function: likewise of `outbound`.
     """
 
     allowed_hosts: list[str] = msgspec.field(default_factory=list)
@@ -26,6 +28,8 @@ class EgressDefaults(Request, frozen=True, kw_only=True):
     outbound: bool = False
     outbound_by_host: list[str] = msgspec.field(default_factory=list)
     outbound_handlers: list[str] = msgspec.field(default_factory=list)
+    functions: dict[str, str] = msgspec.field(default_factory=dict)
+    function: str = ""
 
 
 class OutboundHandler(Request, frozen=True, kw_only=True):
@@ -68,6 +72,7 @@ class NetworkPolicy(Result, frozen=True, kw_only=True):
 
     Args:
         mode: closed (nothing is reached), direct (no rule but the closed ranges) or gateway.
+        outbound: name of the handler of all other requests; None: there is none.
         outbound_by_host: pattern → name of the handler.
     """
 

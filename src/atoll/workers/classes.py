@@ -104,6 +104,8 @@ def _egress(cls: type[Sandbox]) -> EgressDefaults:
         or [],
         outbound_handlers=_read(cls, "outbound_handlers", partial(_names, cls, "outbound_handlers"))
         or [],
+        functions=outbound.functions(cls.outbound_by_host or {}),
+        function=outbound.called(cls.outbound) if cls.outbound else "",
     )
 
 
@@ -112,7 +114,7 @@ def _names(cls: type[Sandbox], table: str, _: Any) -> list[str]:
 
 
 def _hosts(value: Any) -> list[str]:
-    if isinstance(value, str) or not all(isinstance(host, str) for host in value):
+    if isinstance(value, str | Mapping) or not all(isinstance(host, str) for host in value):
         raise TypeError("it is a list of hosts")
     return list(value)
 

@@ -51,6 +51,16 @@ def names(cls: type[Sandbox], table: str) -> list[str]:
     return list(found)
 
 
+def called(handler: Any) -> str:
+    """Return what a handler is called, for people."""
+    return str(getattr(handler, "__name__", "") or type(handler).__name__)
+
+
+def functions(handlers: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the handlers of a table are called."""
+    return {name: called(handler) for name, handler in handlers.items()}
+
+
 def has_catch_all(cls: type[Sandbox]) -> bool:
     """Tell whether a class has a handler for everything; raise `TypeError` where it is none."""
     if cls.outbound is not None and not callable(cls.outbound):

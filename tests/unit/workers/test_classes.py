@@ -64,6 +64,8 @@ def test_a_class_tells_what_its_sandboxes_may_reach() -> None:
         outbound=True,
         outbound_by_host=["api.test"],
         outbound_handlers=["one", "two"],
+        functions={"api.test": "print"},
+        function="outbound",
     )
     assert classes.describe(atoll.Sandbox, "n").options.egress == EgressDefaults()
 
@@ -79,7 +81,7 @@ def test_a_plain_sandbox_says_nothing() -> None:
     [("sleep_after", "soon"), ("sleep_after", -1), ("env_vars", {"A": 1}), ("env_vars", ["A"]),
      ("labels", {1: "x"}), ("entrypoint", ""), ("entrypoint", [1]), ("required_ports", [0]),
      ("required_ports", [True]), ("required_ports", 80), ("enable_internet", "no"),
-     ("allowed_hosts", "a.test"), ("denied_hosts", [1]), ("outbound", 3),
+     ("allowed_hosts", "a.test"), ("denied_hosts", [1]), ("denied_hosts", {"a.test": 1}), ("outbound", 3),
      ("outbound_by_host", {"a": 3}), ("outbound_handlers", [print]), ("intercept_https", 1)],
 )  # fmt: skip
 def test_a_wrong_attribute_is_named(attribute: str, value: Any) -> None:

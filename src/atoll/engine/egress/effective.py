@@ -31,7 +31,10 @@ def policy(
         internet: `enable_internet` with all defaults.
         secrets: with their values.
     """
-    inherited = {pattern: _class_handler(pattern) for pattern in defaults.outbound_by_host}
+    inherited = {
+        pattern: Handler("outbound_by_host", pattern, function=defaults.functions.get(pattern, ""))
+        for pattern in defaults.outbound_by_host
+    }
     return SandboxPolicy(
         key="/".join(key),
         host_ref="",
@@ -46,7 +49,7 @@ def policy(
         runtime_by_host={host: _chosen(handler) for host, handler in own.by_host.items()},
         class_by_host={hosts.canonical_pattern(host): h for host, h in inherited.items()},
         runtime_all=_chosen(own.handler) if own.handler else None,
-        class_all=Handler(table="outbound") if defaults.outbound else None,
+        class_all=Handler("outbound", function=defaults.function) if defaults.outbound else None,
         secrets=secrets,
         max_connections=settings.max_connections,
     )
@@ -81,8 +84,8 @@ def shown(found: SandboxPolicy) -> NetworkPolicy:
         allowed_hosts=list(found.allowed),
         denied_hosts=list(found.denied),
         intercept_https=found.intercept,
-        outbound=(everything.name or everything.table) if everything else None,
-        outbound_by_host={host: handler.name for host, handler in by_host.items()},
+        outbound=_called(everything) if everything else None,
+        outbound_by_host={host: _called(handler) for host, handler in by_host.items()},
     )
 
 
@@ -95,8 +98,8 @@ def _list(own: tuple[str, ...] | None, inherited: list[str]) -> tuple[str, ...]:
     return tuple(map(hosts.canonical_pattern, inherited if own is None else own))
 
 
-def _class_handler(pattern: str) -> Handler:
-    return Handler(table="outbound_by_host", name=pattern)
+def _called(handler: Handler) -> str:
+    return handler.function or handler.name or handler.table
 
 
 def _chosen(handler: OutboundHandler) -> Handler:

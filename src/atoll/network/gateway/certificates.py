@@ -7,6 +7,7 @@ long as the gateway's process: one key for all names, which only ever stands bes
 import ssl
 import tempfile
 from collections import OrderedDict
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -61,27 +62,27 @@ class Certificates:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._contexts: OrderedDict[tuple[str, str], tuple[datetime, ssl.SSLContext]] = (
+        self._contexts: OrderedDict[tuple[str, ...], tuple[datetime, ssl.SSLContext]] = (
             OrderedDict()
         )
 
-    def context(self, authority: Authority, host: str) -> ssl.SSLContext:
-        """Return a server's TLS for *host*, a name or an address, as *authority* signs it."""
-        place = (authority.certificate, host)
+    def context(self, authority: Authority, *names: str) -> ssl.SSLContext:
+        """Return a server's TLS for *names*, which may be addresses, as *authority* signs it."""
+        place = (authority.certificate, *names)
         kept = self._contexts.pop(place, None)
         if kept is None or kept[0] < datetime.now(UTC):
             renew = datetime.now(UTC) + timedelta(days=LEAF_DAYS / 2)
-            kept = renew, self._made(authority, host)
+            kept = renew, self._made(authority, names)
         self._contexts[place] = kept
         while len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
         return kept[1]
 
-    def _made(self, authority: Authority, host: str) -> ssl.SSLContext:
+    def _made(self, authority: Authority, names: Sequence[str]) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        content = leaf(authority, host, self._key) + authority.certificate + _key_pem(self._key)
+        content = leaf(authority, names, self._key) + authority.certificate + _key_pem(self._key)
         with tempfile.NamedTemporaryFile("w", dir=self._folder) as file:
             file.write(content)
             file.flush()
@@ -89,8 +90,8 @@ class Certificates:
         return context
 
 
-def leaf(authority: Authority, host: str, key: ec.EllipticCurvePrivateKey) -> str:
-    """Return a certificate for *host* in PEM."""
+def leaf(authority: Authority, names: Sequence[str], key: ec.EllipticCurvePrivateKey) -> str:
+    """Return a certificate for *names* in PEM."""
     issuer = x509.load_pem_x509_certificate(authority.certificate.encode())
     signer = serialization.load_pem_private_key(authority.key.encode(), None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
@@ -105,7 +106,7 @@ def leaf(authority: Authority, host: str, key: ec.EllipticCurvePrivateKey) -> st
         .not_valid_before(now - SKEW)
         .not_valid_after(now + timedelta(days=LEAF_DAYS))
         # Critical: the subject is empty, for a name of more than 64 characters has no place there.
-        .add_extension(x509.SubjectAlternativeName([_general(host)]), critical=True)
+        .add_extension(x509.SubjectAlternativeName(map(_general, names)), critical=True)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

@@ -191,8 +191,11 @@ class Connection:
         if self._sandbox.authority is None:
             self._ended("failed", "no authority to open TLS with")
             return
-        host = verdict.host or self._address
-        context = self._shared.certificates.context(self._sandbox.authority, host)
+        # Without SNI the client may expect a certificate of the address, or of a name it did not say.
+        named = dict.fromkeys(
+            filter(None, (verdict.host, "" if hello.server_name else self._address))
+        )
+        context = self._shared.certificates.context(self._sandbox.authority, *named)
         try:
             await self._serve_requests(hello.server_name, context)
         except ssl.SSLError as error:

@@ -81,6 +81,16 @@ async def test_what_names_another_host_or_two_goes_nowhere(gateway: Harness, sen
     assert web.heads == []
 
 
+@pytest.mark.parametrize("port", [80, 8_080])
+@pytest.mark.parametrize("host", ["bücher.test".encode(), "bücher.test".encode("latin-1"), b"\xff"])
+async def test_a_host_that_is_no_ascii_is_answered(
+    gateway: Harness, host: bytes, port: int
+) -> None:
+    gateway.put(policy(allowed=("good.test",), class_by_host={"*": HANDLER}))
+    answer = await gateway.exchange("127.0.0.1", port, GET % host)
+    assert answer.startswith(b"HTTP/1.1 520 ")
+
+
 async def test_a_refused_request_is_answered_520_with_the_rule(gateway: Harness) -> None:
     web = await reached(gateway, policy(denied=("good.test",)))
     answer = await gateway.exchange("127.0.0.1", web.port, GET % b"good.test")
@@ -132,6 +142,20 @@ async def test_https_is_opened_where_that_is_asked_for(gateway: Harness) -> None
     assert answer.endswith(b"hello")
     told = await gateway.last("https")
     assert (told.verdict, told.host, told.status) == ("allowed", "good.test", 200)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+async def test_https_to_an_address_is_refused_in_words_or_reaches_it(
+    gateway: Harness, listed: bool
+) -> None:
+    """A client that names an address sends no SNI, and expects a certificate of the address."""
+    allowed = ("good.test", "127.0.0.1") if listed else ("good.test",)
+    in_force = policy(allowed=allowed, intercept=True)
+    web = await reached(gateway, in_force, host="127.0.0.1")
+    tls = {"ssl": gateway.trusting(), "server_hostname": "127.0.0.1"}
+    answer = await gateway.exchange("127.0.0.1", web.port, GET % b"127.0.0.1", **tls)
+    assert answer.startswith(b"HTTP/1.1 200 " if listed else b"HTTP/1.1 520 ")
+    assert len(web.heads) == listed
 
 
 async def test_inside_https_sni_and_host_must_agree(gateway: Harness) -> None:

@@ -1,5 +1,7 @@
 """What is sent for each change of a policy; the log goes on where it was lost."""
 
+from typing import cast
+
 import pytest
 
 import atoll
@@ -49,8 +51,9 @@ async def test_each_call_changes_one_thing(engine: EngineDouble, sandbox: atoll.
 
 async def test_one_text_is_no_list_of_hosts(engine: EngineDouble, sandbox: atoll.Sandbox) -> None:
     """It would be a list of its letters."""
-    with pytest.raises(atoll.SandboxError, match="not one text"):
-        await sandbox.set_allowed_hosts("a.test")
+    for wrong in ("a.test", b"a.test", {"a.test": 1}, [1]):
+        with pytest.raises(atoll.ValidationFailedError, match="list of texts"):
+            await sandbox.set_allowed_hosts(cast("list[str]", wrong))
     with pytest.raises(atoll.SandboxError, match="name"):
         await sandbox.set_outbound_by_hosts({"a.test": {"params": 1}})
     assert not engine.seen

@@ -72,6 +72,14 @@ def test_callers_are_shown_names_of_handlers_only() -> None:
     )
 
 
+def test_handlers_of_a_class_are_shown_by_what_their_functions_are_called() -> None:
+    functions = {"A.test": "sign"}
+    shown = effective.shown(
+        made(outbound=True, outbound_by_host=["A.test"], functions=functions, function="rest")
+    )
+    assert (shown.outbound, shown.outbound_by_host) == ("rest", {"a.test": "sign"})
+
+
 def test_a_policy_is_told_of_its_container() -> None:
     found = effective.placed(made(), "ref", ("10.213.0.2", "fd00::2"))
     assert (found.host_ref, found.addresses) == ("ref", ("10.213.0.2", "fd00::2"))
