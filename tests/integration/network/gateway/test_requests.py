@@ -152,7 +152,7 @@ async def test_https_to_an_address_is_refused_in_words_or_reaches_it(
     allowed = ("good.test", "127.0.0.1") if listed else ("good.test",)
     in_force = policy(allowed=allowed, intercept=True)
     web = await reached(gateway, in_force, host="127.0.0.1")
-    tls = {"ssl": gateway.trusting(), "server_hostname": "127.0.0.1"}
+    tls: dict[str, Any] = {"ssl": gateway.trusting(), "server_hostname": "127.0.0.1"}
     answer = await gateway.exchange("127.0.0.1", web.port, GET % b"127.0.0.1", **tls)
     assert answer.startswith(b"HTTP/1.1 200 " if listed else b"HTTP/1.1 520 ")
     assert len(web.heads) == listed
