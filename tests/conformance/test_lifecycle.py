@@ -190,6 +190,18 @@ async def test_l11_the_result_says_that_memory_was_the_reason(sandbox: atoll.San
     assert not (await sandbox.exec(["false"])).oom_killed
 
 
+@pytest.mark.beyond_bwrap("limit of processes")
+@pytest.mark.beyond_gvisor("processes")
+@pytest.mark.container
+async def test_l12_the_result_says_that_the_limit_of_processes_was_hit(
+    sandbox: atoll.Sandbox,
+) -> None:
+    assert not (await sandbox.exec(["true"])).pids_limited
+    limit = (await sandbox.info()).limits.pids
+    many = f"for i in $(seq {limit + 1}); do sleep 30 & done"
+    assert (await sandbox.exec(["bash", "-c", many])).pids_limited
+
+
 ATTACKS = {
     "fork bomb": "f() { f | f & }; f; sleep 600",
     "busy loops": "for i in $(seq 64); do while :; do :; done & done; wait",

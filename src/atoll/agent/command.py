@@ -13,14 +13,13 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from atoll import errors
-from atoll.agent import checks, launch, statefile, terminal, tree, users
+from atoll.agent import checks, counters, launch, statefile, terminal, tree, users
 from atoll.agent.config import Config
 from atoll.agent.dump import Dump
 from atoll.agent.ending import Ending
 from atoll.agent.feeder import Feeder
 from atoll.agent.forked import Stub
 from atoll.agent.loop import READ, Loop, Timer
-from atoll.agent.memory import OomCounter
 from atoll.agent.output import Output
 from atoll.agent.pump import DRAIN, Pump
 from atoll.wire.agent import TIMEOUT_GRACE
@@ -77,7 +76,8 @@ class Command:
         self._on_childless, self._on_room = on_childless, on_room
         self._pump = Pump(loop, output.take, self._settle)
         self._ending = Ending(loop, self._on_stuck)
-        self._oom = OomCounter(config.memory_events)
+        self._oom = counters.oom_kills(config.memory_events)
+        self._refused = counters.refused_processes(config.pids_events)
         self._stub = Stub(config)
         self._header: dict[str, Any] = {}
         self._feeder: Feeder | None = None
@@ -155,6 +155,7 @@ class Command:
         if self._terminal:
             terminal.give(self._stub.theirs[0], user.uid, user.gid)
         self._oom.mark()
+        self._refused.mark()
         self._begun, self._began = True, time.monotonic()
         self._loop.later(_PATIENCE, self._watch_stub)
         if (limit := self._header.get("timeout")) is not None:
@@ -371,6 +372,7 @@ class Command:
             "timed_out": self._ending.reason == "timeout",
             "cancelled": self._ending.reason not in {None, "timeout"},
             "oom_killed": code == 128 + signal.SIGKILL and self._oom.grown,
+            "pids_limited": self._refused.grown,
             "reason": self._ending.reason,
             "session_ended": False,
             "state_saved": True,

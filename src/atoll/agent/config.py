@@ -20,6 +20,7 @@ class Config(NamedTuple):
     token: str = ""  # that every HEADER has to carry; needed with an address
     procs: tuple[int, ...] = ()  # cgroup.procs files of the commands' cgroup, open for writing
     memory_events: int | None = None  # file with the `oom_kill` counter
+    pids_events: int | None = None  # file with the `max` counter
     workdir: str = "/workspace"
     user: str = "0:0"  # of commands that name none
     env: Mapping[str, str] = MappingProxyType({})
@@ -33,6 +34,11 @@ class Config(NamedTuple):
     )
     devices: Devices = Devices()
     subreapers: bool = True  # whether all kernels of this level know them
+
+    @property
+    def events(self) -> list[int]:
+        """Descriptors of the counters that there are."""
+        return [fd for fd in (self.memory_events, self.pids_events) if fd is not None]
 
 
 def parse(data: bytes) -> Config:

@@ -55,8 +55,7 @@ def supervise(sock: socket.socket, config: Config, namespace: PidNamespace | Non
     try:
         if namespace:
             namespace.enter()
-        events = () if config.memory_events is None else (config.memory_events,)
-        keep = {0, 1, 2, sock.fileno(), *config.procs, *events, *config.devices} - {-1}
+        keep = {0, 1, 2, sock.fileno(), *config.procs, *config.events, *config.devices} - {-1}
         keep_only(keep)
         config = config._replace(subreapers=kernel.become_subreaper())
         give_way(OOM_SCORE_ADJ)

@@ -53,6 +53,7 @@ class FakeRuntime:
             "listen": 3,
             "procs": [],
             "memory_events": None,
+            "pids_events": None,
             "workdir": str(workdir),
             "user": f"{os.getuid()}:{os.getgid()}",
             "env": spec.env,

@@ -235,6 +235,7 @@ class Collector:
             truncated=exited.truncated or self._gap or kept != totals,
             timed_out=exited.timed_out,
             oom_killed=exited.oom_killed,
+            pids_limited=exited.pids_limited,
             state_saved=exited.state_saved,
             stdout_total=totals[0],
             stderr_total=totals[1],

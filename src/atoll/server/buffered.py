@@ -76,6 +76,7 @@ class Buffered:
             truncated=end.get("truncated", False),
             timed_out=end.get("timed_out", False),
             oom_killed=end.get("oom_killed", False),
+            pids_limited=end.get("pids_limited", False),
             state_saved=end.get("state_saved", True),
             stdout_total=end.get("stdout_bytes", 0),
             stderr_total=end.get("stderr_bytes", 0),

@@ -72,6 +72,7 @@ _SPECIAL: Mapping[type, Json] = {
             "truncated": {"type": "boolean"},
             "timedOut": {"type": "boolean"},
             "oomKilled": {"type": "boolean"},
+            "pidsLimited": {"type": "boolean"},
             "stateSaved": {"type": "boolean"},
             "stdoutTotal": {"type": "integer", "description": "Bytes, also where it was cut."},
             "stderrTotal": {"type": "integer"},

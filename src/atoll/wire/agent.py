@@ -133,6 +133,7 @@ class ExitRecord(TypedDict, total=False):
     cancelled: bool
     reason: str | None  # why it was ended: timeout, cancel, kill, session, shutdown, agent (gone)
     oom_killed: bool
+    pids_limited: bool  # forks were refused for the limit of processes while it ran
     session_ended: bool  # the command ended its session's shell
     state_saved: bool  # False: shell state is as it was before
     stdout_bytes: int

@@ -59,6 +59,7 @@ class ExecResult(Result, frozen=True, kw_only=True):
     truncated: bool = False
     timed_out: bool = False
     oom_killed: bool = False
+    pids_limited: bool = False  # forks failed for the limit of processes while it ran
     state_saved: bool = True
     stdout_total: int = 0
     stderr_total: int = 0
@@ -100,6 +101,7 @@ class ExecResult(Result, frozen=True, kw_only=True):
             "truncated": self.truncated,
             "timedOut": self.timed_out,
             "oomKilled": self.oom_killed,
+            "pidsLimited": self.pids_limited,
             "stateSaved": self.state_saved,
             "stdoutTotal": self.stdout_total,
             "stderrTotal": self.stderr_total,
@@ -155,6 +157,7 @@ class Exited(Result, frozen=True, kw_only=True, tag="exited"):
     cancelled: bool = False
     reason: str | None = None
     oom_killed: bool = False
+    pids_limited: bool = False
     session_ended: bool = False
     state_saved: bool = True
     truncated: bool = False

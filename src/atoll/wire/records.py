@@ -30,6 +30,7 @@ class Exit(msgspec.Struct):
     cancelled: bool = False
     reason: str | None = None
     oom_killed: bool = False
+    pids_limited: bool = False
     session_ended: bool = False
     state_saved: bool = True
     stdout_bytes: int = 0

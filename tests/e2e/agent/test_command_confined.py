@@ -54,6 +54,15 @@ async def test_a_fork_bomb_holds_up_no_call_and_is_ended_by_cancel(box: Box) -> 
     assert box.sh("ps | grep -c '[s]leep 600'").strip() == "0"
 
 
+async def test_who_hits_the_limit_of_processes_is_told(box: Box) -> None:
+    """A program says "Resource temporarily unavailable" at best."""
+    bomb = "i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i+1)); done; exit 3"
+    record = box.exec(["/bin/sh", "-c", bomb]).record
+    assert record["pids_limited"]
+    box.sh("killall sleep")
+    assert not box.exec(["/bin/false"]).record["pids_limited"]
+
+
 async def test_root_inside_that_kills_everything_ends_no_agent(box: Box) -> None:
     """What its own supervisor did is not known then, and that is what is said."""
     with box.start(["/bin/sh", "-c", "kill -9 -1; sleep 600"], id="all") as connection:

@@ -19,6 +19,7 @@ from atoll.agent import answer, channel, tree, users
 from atoll.agent import kernel as system
 from atoll.agent.checks import directory
 from atoll.agent.config import Config
+from atoll.agent.counters import oom_kills
 from atoll.agent.descriptors import keep_only
 from atoll.agent.environment import base_env, layered
 from atoll.agent.interpreter import execution, messages, programs
@@ -28,7 +29,6 @@ from atoll.agent.interpreter.kernel import Kernel, pair
 from atoll.agent.interpreter.started import Started
 from atoll.agent.interpreter.warm import Warm, key
 from atoll.agent.loop import READ, Loop
-from atoll.agent.memory import OomCounter
 from atoll.agent.users import User
 
 KEEP: Final = 60.0
@@ -46,8 +46,7 @@ def serve(sock: socket.socket, config: Config) -> NoReturn:
     """Be a host from fork to exit; *sock* leads to the router."""
     code = 1
     try:
-        events = () if config.memory_events is None else (config.memory_events,)
-        keep_only({0, 1, 2, sock.fileno(), *config.procs, *events, *config.devices} - {-1})
+        keep_only({0, 1, 2, sock.fileno(), *config.procs, *config.events, *config.devices} - {-1})
         system.become_subreaper()
         gc.freeze()
         Host(sock, config).loop.run()
@@ -70,7 +69,7 @@ class Host:
         self._executions: dict[str, Execution] = {}
         self._kernels: dict[int, Kernel] = {}  # those that are our own children
         self._warm: Warm | None = None
-        self._oom = OomCounter(config.memory_events)
+        self._oom = oom_kills(config.memory_events)
         self._oom.mark()
         self.loop.on_child(self._reap)
         self.loop.watch(sock.fileno(), READ, self._on_message)

@@ -103,6 +103,8 @@ def ended(record: ProcessRecord, exit: Exit, at: datetime) -> ProcessRecord:
     else:
         status = Status.COMPLETED if exit.exit_code == 0 else Status.FAILED
         reason = "oom" if exit.oom_killed else None
+        if exit.pids_limited and exit.exit_code and not reason:
+            reason = "pids"
     return msgspec.structs.replace(
         record,
         status=status,

@@ -68,6 +68,9 @@ class Cgroup(Protocol):
     def memory_events_file(self) -> Path:
         """Return the file with the line ``oom_kill N`` of the commands."""
 
+    def pids_events_file(self) -> Path:
+        """Return the file with the line ``max N`` of the commands: forks that were refused."""
+
     def pids(self) -> list[int]:
         """Return every process of the sandbox, in the host's pid namespace."""
 

@@ -40,6 +40,10 @@ class CgroupV2:
         """Return the file with the line ``oom_kill N`` of the commands."""
         return self._user / "memory.events"
 
+    def pids_events_file(self) -> Path:
+        """Return the file with the line ``max N`` of the commands: forks that were refused."""
+        return self._user / "pids.events"
+
     def pids(self) -> list[int]:
         """Return every process of the sandbox, in the host's pid namespace."""
         return files.pids(self._dir)

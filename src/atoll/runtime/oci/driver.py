@@ -220,10 +220,13 @@ class OciRuntime:
         group = self._cgroup(spec.host_ref)
         listener = opened.enter_context(_listen(spec.run_dir))
         procs = [_open(path, os.O_WRONLY, opened) for path in group.procs_files()]
-        events = _open(group.memory_events_file(), os.O_RDONLY, opened)
+        events = [
+            _open(file, os.O_RDONLY, opened)
+            for file in (group.memory_events_file(), group.pids_events_file())
+        ]
         config = _in_memory("atoll-config", opened)
         os.pwrite(config, agent_config(spec, len(procs)), 0)
-        return [listener.fileno(), config, *procs, events]
+        return [listener.fileno(), config, *procs, *events]
 
     def _log(self, host_ref: str) -> int:
         """Return the agent's stdout and stderr: memory that counts as the agent's own.
@@ -329,7 +332,13 @@ class OciRuntime:
 def agent_config(spec: ContainerSpec, procs: int) -> bytes:
     """Descriptor 4; see `atoll.agent.config`."""
     events = 5 + procs
-    told = configuration(spec, listen=3, procs=list(range(5, events)), memory_events=events)
+    told = configuration(
+        spec,
+        listen=3,
+        procs=list(range(5, events)),
+        memory_events=events,
+        pids_events=events + 1,
+    )
     return json.dumps(told).encode()
 
 

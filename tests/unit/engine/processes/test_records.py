@@ -28,6 +28,8 @@ def record(request: StartProcessRequest | None = None, **fields: Any) -> Process
         (Exit(exit_code=127), Status.FAILED, None),
         (Exit(exit_code=139, signal="SIGSEGV"), Status.FAILED, None),
         (Exit(exit_code=137, signal="SIGKILL", oom_killed=True), Status.FAILED, "oom"),
+        (Exit(exit_code=2, pids_limited=True), Status.FAILED, "pids"),
+        (Exit(exit_code=0, pids_limited=True), Status.COMPLETED, None),
         (Exit(exit_code=143, cancelled=True, reason="kill"), Status.KILLED, "kill"),
         (Exit(exit_code=0, cancelled=True, reason="kill"), Status.KILLED, "kill"),
         (Exit(exit_code=143, cancelled=True, reason="shutdown"), Status.KILLED, "sleep"),

@@ -71,6 +71,9 @@ class Stubborn:
     def join_files(self) -> list[Path]:
         return []
 
+    def pids_events_file(self) -> Path:
+        return Path()
+
     def memory_events_file(self) -> Path:
         return Path()
 

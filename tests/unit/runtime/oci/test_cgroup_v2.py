@@ -56,6 +56,7 @@ def test_a_kernel_without_swap_is_no_error(user: Path, group: CgroupV2) -> None:
 def test_commands_enter_their_group_by_one_file(user: Path, group: CgroupV2) -> None:
     assert group.procs_files() == [user / "cgroup.procs"]
     assert group.memory_events_file() == user / "memory.events"
+    assert group.pids_events_file() == user / "pids.events"
 
 
 def test_both_siblings_are_listed(tmp_path: Path, user: Path, group: CgroupV2) -> None:
