@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +133,15 @@ def net(folder: Path) -> Iterator[Internet]:
 
 @pytest.fixture
 async def world(folder: Path, net: Internet) -> AsyncIterator[World]:
+    async with standing(folder, net) as made:
+        yield made
+
+
+@asynccontextmanager
+async def standing(folder: Path, net: Internet, **fields: Any) -> AsyncIterator[World]:
+    """Have a sandbox and a gateway on the host of *net*; *fields*: settings of the network."""
     settings = NetworkSettings(
-        nameservers=(RESOLVER,), prepared=0, private_ranges=OPENED, ipv6="on"
+        nameservers=(RESOLVER,), prepared=0, private_ranges=OPENED, ipv6="on", **fields
     )
     slots = NetworkSlots(settings, "one", base=folder / "netns")
     await slots.open()
