@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test told setup base check fmt e2e bench docs fuzz soak azurite test-levels test-cluster clean
+.PHONY: run test told setup base check fmt e2e bench docs fuzz soak azurite test-levels test-cluster manifest clean
 
 run: setup base
 	$(BIN)/python tools/quickstart.py
@@ -68,7 +68,10 @@ test-levels: setup base
 # KUBECONFIG=... names a cluster; else KIT, a script with the verbs up, load and down, makes one here.
 KIT ?= $(wildcard ../shared/cluster/cluster.sh)
 test-cluster: setup base
-	$(BIN)/python tools/test_cluster.py --kubeconfig "$(KUBECONFIG)" --kit "$(KIT)" $(PYTEST_ARGS)
+	$(BIN)/python -m tools.test_cluster --kubeconfig "$(KUBECONFIG)" --kit "$(KIT)" $(PYTEST_ARGS)
+
+manifest: setup
+	$(BIN)/python -m tools.render_chart
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis site

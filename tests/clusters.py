@@ -18,12 +18,13 @@ needed = pytest.mark.skipif(not KUBECONFIG, reason="runs by make test-cluster")
 
 def settings(**changes: object) -> ClusterSettings:
     """Return how the cluster of this run is used: the variables that an engine would read, too."""
-    told = {
+    told: dict[str, object] = {
         name: value
         for name in ("namespace", "agent_image", "pull_policy")
         if (value := os.environ.get(f"ATOLL_CLUSTER_{name.upper()}"))
     }
-    return ClusterSettings(kubeconfig=Path(KUBECONFIG), **told | changes)  # type: ignore[arg-type]
+    told["kubeconfig"] = Path(KUBECONFIG)
+    return ClusterSettings(**told | changes)  # type: ignore[arg-type]
 
 
 def environment() -> dict[str, str]:

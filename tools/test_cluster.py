@@ -10,35 +10,28 @@ as they do for an engine.
 
 import argparse
 import asyncio
-import hashlib
-import io
-import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import uuid
 from pathlib import Path
-from typing import Any
 
-from atoll.images.store import ImageStore
-from atoll.load_settings import load
+from tools import kit_images
+
 from atoll.runtime.kubernetes import api
 from atoll.runtime.kubernetes.api import Api
-from atoll.runtime.oci import agent_bundle
-from atoll.runtime.oci.agent_bundle import AgentBundle
 
-AGENT = "docker.io/atoll/engine"
-BASE = "docker.io/atoll/base:latest"
 NETWORK = "/var/run/netns/bx-cp"
 """Where the kit's API is reached."""
 
 SPARE = 5
 """Volumes kept ready: a claim is then bound at once."""
 
+INSTALLED = "tests/repository/test_installed.py"
+
 TESTS = (
-    ("tests/e2e/runtime/kubernetes", "tests/e2e/engine/cluster"),
+    ("tests/e2e/runtime/kubernetes", "tests/e2e/engine/cluster", INSTALLED),
     ("tests/conformance", "--level", "kubernetes"),
 )
 """Runs of pytest; arguments take their place."""
@@ -72,8 +65,14 @@ def on_kit(kit: Path, arguments: list[str]) -> int:
         namespace = os.environ.setdefault("ATOLL_CLUSTER_NAMESPACE", "atoll")
         if subprocess.run([kit, "kubectl", "get", "namespace", namespace], check=False).returncode:
             subprocess.run([kit, "kubectl", "create", "namespace", namespace], check=True)
-        os.environ["ATOLL_CLUSTER_AGENT_IMAGE"] = load_images(kit)
+        images = load_images(
+            kit, engine=not arguments or any(INSTALLED in one for one in arguments)
+        )
+        os.environ["ATOLL_CLUSTER_AGENT_IMAGE"] = images.agent
+        os.environ["ATOLL_TEST_ENGINE_IMAGE"] = images.engine
+        os.environ["ATOLL_TEST_KIT"] = str(cache / "run")
         os.environ["ATOLL_CLUSTER_PULL_POLICY"] = "Never"
+        os.environ["ATOLL_CLUSTER_ENFORCES_POLICIES"] = "false"  # a bridge does not
         return run(kubeconfig, arguments, ["nsenter", f"--net={NETWORK}"], volumes=True)
     finally:
         if not running:
@@ -84,7 +83,7 @@ def run(kubeconfig: Path, arguments: list[str], enter: list[str], *, volumes: bo
     os.environ["ATOLL_CLUSTER_KUBECONFIG"] = str(kubeconfig)
     keeper = None
     if volumes:
-        keep = [*enter, sys.executable, __file__, "--keep-volumes"]
+        keep = [*enter, sys.executable, "-m", "tools.test_cluster", "--keep-volumes"]
         keeper = subprocess.Popen(keep)
     try:
         test = [*enter, sys.executable, "-m", "pytest", "-m", "slow or not slow"]
@@ -97,69 +96,23 @@ def run(kubeconfig: Path, arguments: list[str], enter: list[str], *, volumes: bo
             keeper.wait()
 
 
-def load_images(kit: Path) -> str:
-    """Load both images where the nodes lack them; return the name of the agent's.
+def load_images(kit: Path, *, engine: bool) -> kit_images.Wanted:
+    """Load the images that the nodes lack; return their names.
 
-    Its tag is its content's, so that runs of several versions may share a kit.
+    Args:
+        engine: whether that of the engine is needed, too.
     """
-    settings = load().settings
-    bundle = asyncio.run(agent_bundle.build(settings.storage.cache_dir))
-    agent = f"{AGENT}:{bundle.path.name[:16]}"
     told = subprocess.run([kit, "kubectl", "get", "nodes", "-o", "json"], stdout=-1, check=True)
-    if agent.encode() not in told.stdout:
-        with tempfile.TemporaryDirectory() as folder:
-            for name, root, config in asyncio.run(roots(Path(folder), agent, bundle)):
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = kit_images.Wanted.now(Path(folder))
+        missing = {wanted.agent, kit_images.BASE, *([wanted.engine] if engine else ())}
+        missing = {name for name in missing if f'"{name}"'.encode() not in told.stdout}
+        for made in wanted.make(Path(folder), engine=engine) if missing else ():
+            if made.name in missing:
                 archive = Path(folder, "image.tar")
-                pack(archive, name, root, config)
-                root.unlink()
+                made.pack(archive)
                 subprocess.run([kit, "load", archive], check=True)
-    return agent
-
-
-async def roots(
-    folder: Path, name: str, bundle: AgentBundle
-) -> list[tuple[str, Path, dict[str, Any]]]:
-    """Return name, archive of the root, and configuration of both images."""
-    settings = load().settings
-    agent = folder / "agent.tar"
-    with tarfile.open(agent, "w") as tar:
-        for path in ("bin", "opt", "opt/atoll", "tmp", "proc", "sys", "dev", "etc"):
-            entry = tarfile.TarInfo(path)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(entry)
-        tar.add("/bin/busybox", "bin/cp")
-        tar.add(bundle.path, "opt/atoll/agent")
-        entry = tarfile.TarInfo("opt/atoll/agent/lib/loader")
-        entry.type, entry.linkname = tarfile.SYMTYPE, bundle.loader
-        tar.addfile(entry)
-    image = await ImageStore(settings.storage, settings.images).obtain("atoll/base")
-    base = folder / "base.tar"
-    with tarfile.open(base, "w") as tar:
-        for layer in reversed(image.layers):
-            tar.add(layer, ".", filter=lambda one: one if one.isreg() or not one.isdev() else None)
-    env = [f"{name}={value}" for name, value in image.config.env.items()]
-    config = {"Env": env, "WorkingDir": image.config.workdir or "/workspace"}
-    return [(name, agent, {}), (BASE, base, config)]
-
-
-def pack(archive: Path, name: str, root: Path, config: dict[str, Any]) -> None:
-    """Write an image of one layer as `docker save` would."""
-    layer = hashlib.file_digest(root.open("rb"), "sha256").hexdigest()
-    told = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer}"]},
-    }
-    body = json.dumps(told).encode()
-    file = f"{hashlib.sha256(body).hexdigest()}.json"
-    index = [{"Config": file, "RepoTags": [name], "Layers": [f"{layer}/layer.tar"]}]
-    with tarfile.open(archive, "w") as tar:
-        tar.add(root, f"{layer}/layer.tar")
-        for path, content in ((file, body), ("manifest.json", json.dumps(index).encode())):
-            entry = tarfile.TarInfo(path)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
+    return wanted
 
 
 async def keep_volumes() -> None:
@@ -183,6 +136,7 @@ async def keep_volumes() -> None:
 def _volume(base: Path) -> api.Object:
     name = f"test-{uuid.uuid4().hex[:8]}"
     (base / name).mkdir()
+    (base / name).chmod(0o777)  # an engine is not root, and no kubelet changes owners
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

@@ -92,11 +92,7 @@ class Engine:
         self.objects = Objects(store, settings, self.sandbox)
         self._configured: dict[str, NamespaceConfig] = {}
         lifecycle = Lifecycle(parts, settings)
-        admission = Admission(
-            settings.lifecycle.max_instances,
-            node.reserve(settings, node.total_memory()),
-            partial(node.measured, settings.storage.state_dir),
-        )
+        admission = Admission(settings.lifecycle.max_instances, *node.watched(settings))
         self.pool = WarmPool(
             lifecycle,
             WarmTable(store),

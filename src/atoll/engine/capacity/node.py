@@ -1,7 +1,9 @@
 """What this node has left: memory, processes, disk. Read from the kernel, decided without it."""
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,6 +34,20 @@ class Shortage(NamedTuple):
     resource: str
     free: int
     needed: int
+
+
+ELSEWHERE: Final = Free(memory=sys.maxsize, pids=sys.maxsize, disk=sys.maxsize)
+"""Of a host that no sandbox takes anything of."""
+
+
+def watched(settings: Settings) -> tuple[Free, Callable[[], Free]]:
+    """Return what sandboxes leave to this host, and what tells how much is left of it.
+
+    Sandboxes that are Pods run on other hosts: which of them has room the cluster decides.
+    """
+    if settings.runtime.default == "kubernetes":
+        return Free(0, 0, 0), lambda: ELSEWHERE
+    return reserve(settings, total_memory()), partial(measured, settings.storage.state_dir)
 
 
 def reserve(settings: Settings, memory: int) -> Free:

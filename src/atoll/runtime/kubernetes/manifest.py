@@ -40,7 +40,7 @@ Pod Security Standard `baseline` lets a Pod have besides those of commands."""
 
 _BUNDLE: Final = "/opt/atoll/agent"
 _LIBRARY: Final = f"{AGENT_DIR}/lib"
-_PYTHON: Final = (
+PYTHON: Final = (
     f"{_LIBRARY}/loader", "--inhibit-cache", "--library-path", _LIBRARY,
     f"{AGENT_DIR}/bin/python", "-I", "-S", "-B", "-X", "utf8", "-c",
 )  # fmt: skip
@@ -136,7 +136,7 @@ def _inits(spec: ContainerSpec, cluster: ClusterSettings) -> list[dict[str, Any]
         "name": "files",
         "image": spec.image,
         "imagePullPolicy": cluster.pull_policy,
-        "command": [*_PYTHON, _SEED.format(source=cluster.persist, target=FILES_DIR)],
+        "command": [*PYTHON, _SEED.format(source=cluster.persist, target=FILES_DIR)],
         "volumeMounts": [_AGENT_MOUNT, {"name": "files", "mountPath": FILES_DIR}],
         "securityContext": _restricted(["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"]),
         "resources": _SMALL,
@@ -156,7 +156,7 @@ def _sandbox(spec: ContainerSpec, cluster: ClusterSettings) -> dict[str, Any]:
         "name": CONTAINER,
         "image": spec.image,
         "imagePullPolicy": cluster.pull_policy,
-        "command": [*_PYTHON, _RUN],
+        "command": [*PYTHON, _RUN],
         "env": [
             {
                 "name": CONFIG,

@@ -9,8 +9,9 @@ from atoll.engine.capacity.node import (
     reserve,
     shortage,
     total_memory,
+    watched,
 )
-from atoll.settings import LifecycleSettings, Settings, StorageSettings
+from atoll.settings import LifecycleSettings, RuntimeSettings, Settings, StorageSettings
 
 KEPT = Free(memory=1_000, pids=100, disk=50)
 ENOUGH = Free(memory=1_000 + START_MEMORY, pids=100 + START_PIDS, disk=50)
@@ -54,3 +55,15 @@ def test_reserves_are_settings() -> None:
 
 def test_a_small_node_keeps_a_part_of_its_memory_for_sandboxes() -> None:
     assert reserve(Settings(), 1 << 30).memory == 1 << 26
+
+
+def test_sandboxes_on_other_hosts_are_not_refused_for_what_this_one_lacks() -> None:
+    settings = Settings(runtime=RuntimeSettings(default="kubernetes"))
+    kept, free = watched(settings)
+    assert shortage(free(), kept, 1_000, new=True) is None
+
+
+def test_this_host_is_watched_for_sandboxes_that_run_here() -> None:
+    kept, free = watched(Settings(storage=StorageSettings(state_dir=Path("/"))))
+    assert kept == reserve(Settings(), total_memory())
+    assert 0 < free().memory <= total_memory()
