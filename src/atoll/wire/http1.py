@@ -32,6 +32,13 @@ class Malformed(Exception):  # noqa: N818  # a state of the message, like the pa
         self.status = status
 
 
+class Http2(Malformed):
+    """It is the beginning of HTTP/2, by a client that knows no other (RFC 9113, 3.4)."""
+
+    def __init__(self) -> None:
+        super().__init__("HTTP/2 without TLS", 505)
+
+
 class Truncated(Malformed):
     """The connection ended in the middle of a message."""
 
@@ -119,6 +126,8 @@ class _Reader:
             cause = error.__context__
             raise cause if isinstance(cause, Malformed) else Malformed(str(error)) from error
         except httptools.HttpParserError as error:
+            if str(error).startswith("Pause on PRI"):
+                raise Http2 from error
             raise Malformed(str(error)) from error
         events, self._events = self._events, []
         self._pending = 0 if events else self._pending + len(data)

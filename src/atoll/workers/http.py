@@ -5,7 +5,15 @@ at most once, a response's body is sent as it is produced.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
 from typing import Any, Self
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -103,25 +111,53 @@ class URL(str):
 
 
 class Request:
-    """A request to the Worker. `method`, `url`, `headers`; the body can be read once."""
+    """A request to the Worker. `method`, `url`, `headers`; the body can be read once.
+
+    Args:
+        url: where it goes; or another request, which it is like but for what is given besides. The
+            other's body goes over to it.
+        method: ``GET`` where nothing says another.
+        headers: all of them.
+        body: text, bytes, an async iterator of bytes, or None.
+        client: address of the visitor.
+
+    Raises:
+        RuntimeError: the body of the other request was read already; give the new one its own.
+        TypeError: an argument is of another type.
+        ValueError: it is no URL.
+    """
 
     def __init__(
         self,
-        url: str,
+        url: "str | Request",
         *,
-        method: str = "GET",
+        method: str | None = None,
         headers: Headers | Mapping[str, str] | None = None,
         body: Body = None,
         client: str | None = None,
     ) -> None:
-        self.url = URL(url)
-        self.client = client
+        given = url if isinstance(url, Request) else None
+        if not isinstance(url, str | Request):
+            raise TypeError(f"a request has a URL, or is made of one, not {type(url).__name__}")
+        self._url = URL(url if isinstance(url, str) else url.url)
+        self.client: str | None = client or (given.client if given else None)
         """Address of the visitor, where it is known."""
 
-        self.method = method.upper()
-        self.headers = headers if isinstance(headers, Headers) else Headers(headers)
-        self._body = body
+        self.method: str = (method or (given.method if given else "GET")).upper()
+        if given and headers is None:
+            headers = Headers(given.headers.multi_items())
+        self.headers: Headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self._body = given.hand_over() if given and body is None else _checked(body)
         self._used = False
+
+    @property
+    def url(self) -> URL:
+        """Where it goes; may be set."""
+        return self._url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._url = URL(url)
 
     @property
     def is_read(self) -> bool:
@@ -139,6 +175,15 @@ class Request:
             raise RuntimeError("the body of this request was read already")
         self._used = True
         return _stream(self._body)
+
+    def hand_over(self) -> Body:
+        """Return the body for another request; raise `RuntimeError` where it was read before."""
+        if self._used and self._body:
+            raise RuntimeError(
+                "the body of this request was read already: give the new one its own"
+            )
+        self._used = True
+        return self._body
 
     async def bytes(self) -> bytes:
         """Read the whole body."""
@@ -193,7 +238,7 @@ class Response:
         self.headers = headers if isinstance(headers, Headers) else Headers(headers)
         if isinstance(body, str):
             self.headers.setdefault("content-type", "text/plain;charset=UTF-8")
-        self._body = body
+        self._body = _checked(body)
 
     @property
     def ok(self) -> bool:
@@ -245,6 +290,17 @@ def _to_wire(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")
+
+
+def _checked(body: Any) -> Body:
+    """Return *body*; raise `TypeError` where it is none, rather than when it is sent."""
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    if body is None or isinstance(body, str | bytes | AsyncIterable):
+        return body  # type: ignore[return-value]
+    raise TypeError(
+        f"a body is text, bytes, an async iterator of bytes or None, not {type(body).__name__}"
+    )
 
 
 async def _generator(stream: AsyncIterator[bytes]) -> Any:

@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,47 @@ async def test_a_request_body_is_read_at_most_once() -> None:
     assert await request.json() == {"a": 1}
     with pytest.raises(RuntimeError):
         await request.text()
+
+
+async def test_a_request_may_be_made_of_another() -> None:
+    """The idiom of the web: the same request with other headers."""
+    first = Request("http://a.test/p", method="put", headers={"a": "b"}, body=b"body", client="c")
+    same = Request(first)
+    assert (same.url, same.method, same.client) == ("http://a.test/p", "PUT", "c")
+    same.headers["a"] = "changed"
+    assert first.headers["a"] == "b"
+    other = Request(same, headers={**same.headers, "x": "y"})
+    assert dict(other.headers) == {"a": "changed", "x": "y"}
+    assert await other.bytes() == b"body"
+    assert first.is_read
+    assert same.is_read
+
+
+def test_the_url_of_a_request_may_be_changed_and_is_one_still() -> None:
+    request = Request("http://a.test/p")
+    request.url = request.url.replace("a.test", "b.test")
+    assert (request.url, request.url.hostname) == ("http://b.test/p", "b.test")
+
+
+async def test_a_body_that_was_read_is_not_lost_silently() -> None:
+    first = Request("http://a.test/", method="POST", body=b"body")
+    read = await first.bytes()
+    with pytest.raises(RuntimeError, match="read already"):
+        Request(first, headers={})
+    assert await Request(first, body=read).bytes() == b"body"
+    empty = Request("http://a.test/")
+    await empty.bytes()
+    assert Request(empty).url == "http://a.test/"
+
+
+@pytest.mark.parametrize("wrong", [5, ["a"], {"a": 1}, object()])
+def test_what_is_no_url_or_body_is_told_where_it_is_given(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="URL"):
+        Request(wrong)
+    with pytest.raises(TypeError, match="body"):
+        Request("http://a.test/", body=wrong)
+    with pytest.raises(TypeError, match="body"):
+        Response(wrong)
 
 
 async def test_forms_are_read_in_both_encodings() -> None:

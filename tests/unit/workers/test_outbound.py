@@ -32,6 +32,7 @@ class Box(Sandbox):
         "large": lambda request: Response(bytes(MAX_OUTBOUND_BODY + 1)),
         "endless": lambda request: Response(endless()),
         "forwarded": lambda request: Request("http://b.test/", body=endless()),
+        "signed": lambda request: Request(request, headers={**request.headers, "x": "y"}),
         "binary": lambda request: Response(b"\x00\xff"),
     }
 
@@ -65,6 +66,12 @@ async def test_a_request_that_is_returned_is_let_out_with_its_body() -> None:
     assert (told["body"], told["headers"]) == (b"body", [["a", "b"]])
     changed = await run("outbound_handlers", "changed")
     assert (changed["url"], changed["method"], changed["body"]) == ("http://b.test/", "PUT", b"new")
+
+
+async def test_a_request_made_of_the_one_it_got_has_its_body() -> None:
+    told = await run("outbound_handlers", "signed")
+    assert (told["url"], told["method"], told["body"]) == ("http://a.test/p", "POST", b"body")
+    assert told["headers"] == [["a", "b"], ["x", "y"]]
 
 
 async def test_bytes_stay_bytes() -> None:

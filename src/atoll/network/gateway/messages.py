@@ -12,6 +12,8 @@ from atoll.wire.http1 import Fields, Malformed, Request, indexed, write_response
 REFUSED = 520
 """Status of a refused request: nothing on the way gives it, so it is told from a server's own."""
 
+_SETTINGS, _GOAWAY = 4, 7
+
 _HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization",
     b"proxy-authenticate", b"transfer-encoding", b"upgrade", b"te", b"http2-settings",
@@ -103,6 +105,16 @@ def refusal(status: int, text: str, *, head_only: bool) -> bytes:
         (b"Connection", b"close"),
     ])  # fmt: skip
     return head if head_only else head + body
+
+
+def refusal_of_http2(text: str) -> bytes:
+    """Return settings and an end in HTTP/2, with the code that asks for HTTP/1.1 (RFC 9113, 7)."""
+    end = bytes(4) + (0xD).to_bytes(4, "big") + f"atoll-egress: refused: {text}".encode()
+    return _frame(_SETTINGS, b"") + _frame(_GOAWAY, end)
+
+
+def _frame(kind: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes((kind, 0)) + bytes(4) + payload
 
 
 def destination(url: str) -> tuple[str, str, int, bytes] | None:

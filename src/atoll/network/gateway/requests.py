@@ -30,7 +30,7 @@ from atoll.network.gateway.shared import Shared
 from atoll.network.gateway.tunnel import Counts
 from atoll.network.policy import Handler, Outbound, Verdict
 from atoll.wire import http1
-from atoll.wire.http1 import Data, End, Event, Fields, Malformed, Request
+from atoll.wire.http1 import Data, End, Event, Fields, Http2, Malformed, Request
 
 IDLE = 120.0
 """Seconds between two requests."""
@@ -346,6 +346,8 @@ class Requests:
     async def _malformed(self, error: Malformed) -> None:
         """Answer what is no request; it was written down if it had a head."""
         answer = messages.refusal(error.status, str(error), head_only=False)
+        if isinstance(error, Http2):
+            answer = messages.refusal_of_http2(f"{error} is not spoken here, HTTP/1.1 is")
         if self.outbound is None:
             self._note(None, "", time.time(), _Done("refused", f"malformed: {error}", error.status))
         try:

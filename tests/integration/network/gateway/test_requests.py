@@ -67,7 +67,6 @@ async def test_a_request_goes_to_the_host_it_names(gateway: Harness) -> None:
         b"GET evil.test/ HTTP/1.1\r\nHost: good.test\r\n\r\n",
         b"CONNECT evil.test:443 HTTP/1.1\r\nHost: good.test\r\n\r\n",
         b"CONNECT good.test:443 HTTP/1.1\r\nHost: good.test\r\n\r\n",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         TWO_LENGTHS,
         b"POST / HTTP/1.1\r\nHost: good.test\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         b"POST / HTTP/1.1\r\nHost: good.test\r\nTransfer-Encoding: chunked, identity\r\n\r\n",
@@ -89,6 +88,21 @@ async def test_a_host_that_is_no_ascii_is_answered(
     gateway.put(policy(allowed=("good.test",), class_by_host={"*": HANDLER}))
     answer = await gateway.exchange("127.0.0.1", port, GET % host)
     assert answer.startswith(b"HTTP/1.1 520 ")
+
+
+@pytest.mark.parametrize("port", [80, 50_051])
+async def test_http2_without_tls_is_refused_in_its_own_words(gateway: Harness, port: int) -> None:
+    """gRPC calls tell this text; an answer in HTTP/1.1 is a broken frame to them."""
+    gateway.put(policy(allowed=("good.test",)))
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+    answer = await gateway.exchange("127.0.0.1", port, preface)
+    settings, goaway = answer[:9], answer[9:]
+    assert settings == bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+    assert goaway[3] == 7
+    assert goaway[9:17] == bytes(7) + b"\x0d"  # HTTP_1_1_REQUIRED
+    assert goaway[17:].startswith(b"atoll-egress: refused: HTTP/2 without TLS")
+    assert len(goaway) == 9 + int.from_bytes(goaway[:3], "big")
+    assert (await gateway.last("http")).rule == "malformed: HTTP/2 without TLS"
 
 
 async def test_a_refused_request_is_answered_520_with_the_rule(gateway: Harness) -> None:
