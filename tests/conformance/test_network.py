@@ -8,7 +8,7 @@ import atoll
 import atoll.sync
 from atoll import errors
 
-FILTERED = {"container", "gvisor"}
+FILTERED = {"container", "gvisor", "bwrap"}
 """Levels whose sandboxes have a network that the engine filters."""
 
 FETCH = "curl -s -m 10 -o /dev/null -w '%{http_code}' --noproxy '*' "

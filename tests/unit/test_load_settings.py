@@ -9,6 +9,12 @@ from atoll.load_settings import Loaded, load, names, variables_of
 from atoll.settings import BackupSettings, PoolSettings, Settings
 
 
+@pytest.fixture(autouse=True)
+def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users have other defaults, whoever runs the tests."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+
+
 def loaded(
     tmp_path: Path,
     text: str = "",

@@ -92,13 +92,26 @@ def limits() -> Check:
     )
 
 
-def network() -> Check:
-    """Say which network there is without root."""
+def network(missing: list[str], problem: str | None) -> Check:
+    """Judge the network that sandboxes can be given.
+
+    Args:
+        missing: packages of tools that are not here.
+        problem: why a namespace with its packet filter could not be made; None: it could.
+    """
+    name = "network"
+    if not missing and problem is None:
+        seen = "TCP and names, by the egress gateway: lists, handlers and logs as with root (tried)"
+        return Check(name=name, verdict=Verdict.OK, seen=seen)
+    why = f"without {', '.join(missing)}" if missing else problem
     return Check(
-        name="network",
+        name=name,
         verdict=Verdict.WARNING,
-        seen="loopback only: sandboxes reach nothing outside; previews of their ports work",
-        advice="put what they need into the image or upload it, or use an engine that runs as root",
+        seen=f"loopback only ({why}): sandboxes reach nothing outside; previews of ports work",
+        advice=f"apt-get install {' '.join(missing)}"
+        if missing
+        else "have root load the kernel modules once: modprobe -a nf_tables nft_redir nft_ct"
+        " nft_reject_inet nft_connlimit",
     )
 
 

@@ -12,7 +12,9 @@ import atoll
 from atoll.cli import checks_user
 from atoll.cli.checks import Check, Report, Verdict
 from atoll.errors import SandboxError
-from atoll.host import process
+from atoll.host import own_root, process
+from atoll.network.rootless import networks
+from atoll.network_settings import NetworkSettings
 from atoll.runtime.bwrap import program
 
 _TRIAL = (
@@ -35,7 +37,7 @@ async def examine(uid: int) -> Report:
         bubblewrap,
         checks_user.root(await trial()),
         checks_user.limits(),
-        checks_user.network(),
+        checks_user.network(networks.missing_tools(), await network_trial()),
         checks_user.image(
             ids=bool(process.find("newuidmap")),
             mmdebstrap=bool(process.find("mmdebstrap")),
@@ -69,6 +71,22 @@ async def trial() -> str | None:
         lines = done.message.splitlines()
         return lines[-1] if done.code else None
     finally:
+        await own_root.remove(folder)  # not even its owner may enter what overlay leaves in "work"
+
+
+async def network_trial() -> str | None:
+    """Make a network as a sandbox's would be; return why that failed, None if it did not."""
+    if networks.missing_tools():
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="atoll-doctor-"))
+    trial = networks.UserNetworks(NetworkSettings(), folder)
+    try:
+        await trial.open()
+        return trial.problem
+    except OSError as error:
+        return str(error)
+    finally:
+        await trial.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import structlog
 
 from atoll.engine.bare import parts as bare
-from atoll.engine.egress.bounds import Bounds
+from atoll.engine.egress.bounds import Bounds, ProcessBounds
 from atoll.engine.egress.gateway import NodeGateway
 from atoll.engine.leftovers import inheritance
 from atoll.engine.leftovers.registry import Registry
-from atoll.engine.parts import Parts
+from atoll.engine.parts import Networks, Parts
 from atoll.errors import RuntimeNotAvailableError
 from atoll.host import lasting
 from atoll.images.store import ImageStore
 from atoll.network import plan, resolvers
+from atoll.network.rootless.networks import UserNetworks
 from atoll.network.slots import NetworkSlots
-from atoll.network.user_mode import UserNetworks
 from atoll.network.watching import Watching
 from atoll.runtime.base import Runtime
 from atoll.runtime.bwrap.driver import BwrapRuntime
@@ -165,7 +165,19 @@ def _gateway(settings: Settings, engine_id: str, networks: NetworkSlots) -> Node
     )
 
 
-async def _close_gateway(gateway: NodeGateway, networks: NetworkSlots) -> None:
+def _user_gateway(settings: Settings, networks: UserNetworks) -> NodeGateway:
+    return NodeGateway(
+        settings.storage.state_dir / "egress",
+        settings.network.nameservers or resolvers.all_nameservers(),
+        networks,
+        os.geteuid(),
+        ProcessBounds(settings.network.gateway_memory_mib << 20),
+        [Path(file) for file in settings.network.authorities],
+        networks.listeners,
+    )
+
+
+async def _close_gateway(gateway: NodeGateway, networks: Networks) -> None:
     """End it, unless a sandbox still runs: it decides without an engine."""
     await gateway.close(stop=not await networks.list())
 
@@ -177,11 +189,19 @@ async def _rootless(settings: Settings, engine_id: str, stack: AsyncExitStack) -
     layers = LayerStore(storage, backend="folders")
     await layers.open()
     stack.push_async_callback(layers.close)
+    networks = UserNetworks(settings.network, storage.state_dir / "networks")
+    await networks.open()
+    stack.push_async_callback(networks.close)
+    gateway = _user_gateway(settings, networks) if networks.way_out else None
+    if gateway:
+        await gateway.open()
+        stack.push_async_callback(_close_gateway, gateway, networks)
     return Parts(
         images=ImageStore(storage, settings.images),
         layers=layers,
         roots=FolderRoots(storage.state_dir / "run", layers),
-        networks=UserNetworks(),
+        networks=networks,
+        gateway=gateway,
         ids=IdRanges(ids.id_base, ids.id_count, engine_id, storage.state_dir / "ids"),
         runtimes={runtime.level: runtime},
     )

@@ -141,10 +141,15 @@ class Slot(Protocol):
 class Networks(Protocol):
     """`atoll.network.slots`. A slot that is acquired reaches nothing until its mode is set.
 
-    `closes`: whether it can be held to that; else every sandbox reaches what its host does.
+    Args:
+        closes: whether it can be held to that; else every sandbox reaches what its host does.
+        by_gateway: all that leaves is carried by the gateway, which then counts it.
+        way_out: whether anything can leave at all.
     """
 
     closes: bool
+    by_gateway: bool
+    way_out: bool
 
     async def acquire(self, host_ref: str) -> Slot: ...
     async def release(self, host_ref: str) -> None: ...

@@ -178,6 +178,11 @@ def setns(fd: int, kind: int = 0) -> None:
     _check(_libc.setns(fd, kind), "setns")
 
 
+def owner_of_namespace(fd: int) -> int:
+    """Return a descriptor of the user namespace that owns the one of *fd*: kernel 4.9."""
+    return fcntl.ioctl(fd, 0xB701)  # NS_GET_USERNS
+
+
 def unshare(flags: int) -> None:
     """Give the calling thread namespaces (or, with CLONE_FS, a working directory) of its own."""
     _check(_libc.unshare(flags), "unshare")

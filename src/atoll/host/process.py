@@ -9,6 +9,7 @@ exit code, or a log file the tool writes (see `atoll.runtime.oci.verdict`).
 import asyncio
 import fcntl
 import os
+import pwd
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
@@ -21,10 +22,19 @@ from atoll.host.waiting import readable
 MAX_OUTPUT = 1 << 20
 """Bytes kept of each stream of a host tool; the rest is read and dropped."""
 
+
+def _home() -> str:
+    """Return the home directory of whoever runs the engine; tools look for settings there."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:  # a user without an account
+        return "/"
+
+
 _BASE_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL": "C.UTF-8",
-    "HOME": "/root",
+    "HOME": _home(),
 }
 
 

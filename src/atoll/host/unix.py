@@ -5,7 +5,7 @@ An address holds 107 bytes; longer paths are reached through a descriptor of the
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,6 +50,40 @@ def listen(path: Path) -> socket.socket:
     finally:
         os.umask(mask)
     return listener
+
+
+def receiver(path: Path) -> socket.socket:
+    """Return a socket of datagrams at *path*, which nobody but this user may send to."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    mask = os.umask(0o177)
+    try:
+        with address(path) as short:
+            made.bind(short)
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.umask(mask)
+    return made
+
+
+def send_files(path: Path, name: bytes, files: Sequence[int], timeout: float) -> None:
+    """Send a datagram with descriptors to the socket at *path*.
+
+    Args:
+        path: of a `receiver`.
+        name: what the datagram says.
+        files: descriptors; the receiver gets copies.
+        timeout: seconds until the receiver has room for it.
+
+    Raises:
+        OSError: nobody receives there.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.settimeout(timeout)
+        with address(path) as short:
+            sender.connect(short)
+        socket.send_fds(sender, [name], files)
 
 
 def connect(path: Path) -> socket.socket:

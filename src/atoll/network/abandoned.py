@@ -31,6 +31,16 @@ async def remove(settings: NetworkSettings, engine_id: str, base: Path) -> None:
     await filter.remove(rules.table_name(engine_id))
 
 
+def kill_gateways(logs: Path, but: int) -> None:
+    """Kill every gateway that writes to *logs*, except the process *but*. Blocking."""
+    wanted = {b"atoll.network.gateway", os.fsencode(logs)}
+    for path in _PROC.iterdir():
+        if path.name.isdigit() and int(path.name) != but:
+            with suppress(OSError):  # ended meanwhile
+                if wanted <= set((path / "cmdline").read_bytes().split(b"\0")):
+                    os.kill(int(path.name), signal.SIGKILL)
+
+
 def kill_all_of(uid: int, but: int = 0) -> None:
     """Kill every process of a user: a gateway's is that of nobody else on the host. Blocking.
 

@@ -54,6 +54,8 @@ class NetworkSlots:
     """
 
     closes = True
+    by_gateway = False
+    way_out = True
 
     def __init__(self, settings: NetworkSettings, engine_id: str, *, base: Path = BASE) -> None:
         self._settings = settings

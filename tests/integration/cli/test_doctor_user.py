@@ -1,3 +1,4 @@
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,12 @@ async def test_the_trial_mounts_and_leaves_nothing(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert await doctor_user.trial() is None
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_network_is_tried_and_nothing_of_it_is_left() -> None:
+    before = {path.name for path in Path(tempfile.gettempdir()).glob("atoll-doctor-*")}
+    assert await doctor_user.network_trial() is None
+    assert {path.name for path in Path(tempfile.gettempdir()).glob("atoll-doctor-*")} <= before
 
 
 async def test_a_report_names_the_level_that_is_there() -> None:

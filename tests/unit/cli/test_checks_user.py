@@ -32,7 +32,16 @@ def test_the_kernel_has_to_let_users_mount_overlays(release: str, verdict: str) 
 def test_what_is_not_limited_is_told_on_every_host() -> None:
     assert checks.limits().verdict == "warning"
     assert "disk" in checks.limits().seen
-    assert "loopback only" in checks.network().seen
+
+
+def test_a_network_that_cannot_be_given_says_what_to_install() -> None:
+    assert checks.network([], None).verdict == "ok"
+    told = checks.network(["nftables"], None)
+    assert (told.verdict, told.advice) == ("warning", "apt-get install nftables")
+    assert "loopback only (without nftables)" in told.seen
+    refused = checks.network([], "nft: not permitted")
+    assert "nft: not permitted" in refused.seen
+    assert "modprobe" in str(refused.advice)
 
 
 def test_what_is_missing_says_how_to_get_it() -> None:

@@ -17,6 +17,12 @@ from atoll.wire.base import Done, Empty, Request
 BOX = {"namespace": "Sandbox", "id": "a.b"}
 
 
+@pytest.fixture(autouse=True)
+def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users have other places, whoever runs the tests."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+
+
 @pytest.mark.parametrize(
     ("url", "environment", "shown", "remote"),
     [

@@ -200,6 +200,8 @@ class BareNetworks:
     """The host's network, for everybody."""
 
     closes = False
+    by_gateway = False
+    way_out = True
 
     async def acquire(self, host_ref: str) -> BareSlot:
         """Return the host's network."""

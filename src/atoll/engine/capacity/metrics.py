@@ -15,6 +15,8 @@ async def measured(life: Lifecycle, record: Record, limits: Limits) -> Metrics:
         use = await life.parts.runtime(record.in_force.level).usage(record.host_ref)
         bytes_up, bytes_down = await life.parts.networks.traffic(record.host_ref)
         decided = await life.egress.decided(record.host_ref)
+        if decided and life.parts.networks.by_gateway:
+            bytes_up, bytes_down = decided.bytes_up, decided.bytes_down
     disk = 0
     if await life.parts.layers.exists(record.layer_id):
         disk = await life.parts.layers.usage(record.layer_id)

@@ -5,6 +5,8 @@ something else of the host; the keeper starts another one.
 """
 
 import os
+import resource
+from contextlib import suppress
 
 import structlog
 
@@ -48,3 +50,22 @@ class Bounds:
             self._group.remove()
         except (OSError, SandboxError) as error:
             _log.warning("the group of the egress gateway is left", error=str(error))
+
+
+class ProcessBounds:
+    """What holds the gateway of a user without root, who has no control groups: its private memory.
+
+    Args:
+        memory: bytes.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+
+    def hold(self, pid: int) -> None:
+        """Limit what a process may map; what it cannot map fails that connection."""
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_DATA, (self._memory, self._memory))
+
+    def remove(self) -> None:
+        """Do nothing: the limit ended with the process."""

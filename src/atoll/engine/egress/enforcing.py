@@ -55,10 +55,27 @@ class Enforcing:
         internet: bool,
         secrets: tuple[Secret, ...] = (),
     ) -> SandboxPolicy:
-        """Return what holds for a sandbox, wherever it runs."""
+        """Return what holds for a sandbox, wherever it runs.
+
+        Where nothing has a way out it says so, and not what was wished.
+        """
+        internet = internet and self._networks.way_out
         return effective.policy(
             key, own, defaults, self._settings, internet=internet, secrets=secrets
         )
+
+    def check_internet(self, wanted: bool | None) -> None:
+        """Refuse internet that was asked for and cannot be given; *wanted*: what a caller said.
+
+        Raises:
+            NotSupportedByRuntimeError: sandboxes have loopback only here.
+        """
+        if wanted and not self._networks.way_out:
+            raise NotSupportedByRuntimeError(
+                "enable_internet=True cannot be given: sandboxes have loopback only here",
+                suggestion="`atoll doctor` tells what their network needs; leave the option out to go"
+                " without",
+            )
 
     def check(self, wanted: SandboxPolicy) -> None:
         """Refuse a policy that this level cannot hold a sandbox to.
@@ -81,9 +98,10 @@ class Enforcing:
             return
         others = ", or name addresses and ranges only" if ranged else ""
         raise NotSupportedByRuntimeError(
-            "hosts, handlers and secrets need level container: this one has no egress gateway",
+            "hosts, handlers and secrets need an egress gateway, which this engine has not",
             context={"sandbox": wanted.key},
-            suggestion=f"use enable_internet=False, which cuts off everything{others}",
+            suggestion=f"use enable_internet=False, which cuts off everything{others}; `atoll doctor`"
+            " tells what a gateway needs",
         )
 
     async def enforce(

@@ -11,12 +11,13 @@ from typing import Protocol
 
 import structlog
 
-from atoll.engine.egress.bounds import Bounds
+from atoll.engine.egress.bounds import Bounds, ProcessBounds
 from atoll.engine.egress.direct import DirectLog
 from atoll.engine.parts import Hear
 from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.network import abandoned
 from atoll.network.gateway.client import Handle
+from atoll.network.gateway.handover import Lend
 from atoll.network.gateway.keeper import Keeper
 from atoll.network.gateway.listening import Ports
 from atoll.network.gateway.protocol import (
@@ -53,6 +54,7 @@ class NodeGateway:
         uid: who it is.
         bounds: what it may take of the host.
         trust: files with authorities that servers on the internet may have, besides the host's.
+        listeners: of sandboxes whose networks are their own, as `Keeper` takes them.
 
     Attributes:
         logs: where it writes what it decided.
@@ -67,8 +69,9 @@ class NodeGateway:
         nameservers: Sequence[str],
         networks: Redirected,
         uid: int,
-        bounds: Bounds,
+        bounds: Bounds | ProcessBounds,
         trust: Sequence[Path] = (),
+        listeners: Lend | None = None,
     ) -> None:
         self.answer: Handle = _nobody
         self.hear: Hear = _unheard
@@ -85,6 +88,7 @@ class NodeGateway:
             trust=tuple(trust),
             bound=bounds.hold,
             notice=self._noticed,
+            listeners=listeners,
         )
         self.logs = self._keeper.logs
         self.direct = DirectLog(folder / "direct")
@@ -153,7 +157,9 @@ class NodeGateway:
             try:
                 await self._keeper.open()
                 # One that an engine started and was killed before it wrote that down.
-                await asyncio.to_thread(abandoned.kill_all_of, self._uid, self._keeper.pid)
+                await asyncio.to_thread(
+                    abandoned.kill_gateways, self._keeper.logs, self._keeper.pid
+                )
                 return
             except (SandboxError, OSError) as error:
                 _log.error("the egress gateway does not start", error=str(error))

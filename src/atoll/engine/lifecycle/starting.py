@@ -40,6 +40,7 @@ async def start(box: "Sandbox") -> None:
     rules.instance(wanted.instance_type or "", shared.settings.instance_types)
     shared.lifecycle.parts.runtime(wanted.runtime or "")
     found = await box.load()
+    shared.lifecycle.egress.check_internet(found.wanted.enable_internet if found else None)
     await shared.admission.enter(
         box.namespace,
         box.defaults.max_instances,

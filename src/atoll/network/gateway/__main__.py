@@ -6,6 +6,8 @@ import encodings.idna
 import importlib
 import signal
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import dns.rdata
@@ -15,8 +17,9 @@ import uvloop
 from atoll.network.gateway import certificates, confinement
 from atoll.network.gateway.control import Control
 from atoll.network.gateway.dialing import Dialer
+from atoll.network.gateway.handover import Listeners
 from atoll.network.gateway.nameservers import Nameservers
-from atoll.network.gateway.service import Listeners, Service
+from atoll.network.gateway.service import Service
 from atoll.network.gateway.shared import Shared
 from atoll.network.gateway.trust import trust
 
@@ -38,6 +41,7 @@ def main() -> None:
     if args.uid is not None:
         confinement.confine(args.logs, args.uid)
         logs, keys = Path("/"), Path("/") / confinement.KEYS
+    handover = None if args.handover is None else socket.socket(fileno=args.handover)
     listeners = Listeners(
         connections=_sockets(args.connections),
         dns_tcp=_sockets(args.dns_tcp),
@@ -45,15 +49,20 @@ def main() -> None:
     )
     dialer = Dialer(context)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(dialer, listeners, socket.socket(fileno=args.control), logs, keys))
+        service = partial(Service, logs=logs, handover=handover)
+        runner.run(_serve(dialer, listeners, socket.socket(fileno=args.control), service, keys))
 
 
 async def _serve(
-    dialer: Dialer, listeners: Listeners, control_listener: socket.socket, logs: Path, keys: Path
+    dialer: Dialer,
+    listeners: Listeners,
+    control_listener: socket.socket,
+    make: Callable[[Shared], Service],
+    keys: Path,
 ) -> None:
     control = Control()
     store = certificates.Certificates(keys)
-    service = Service(Shared(dialer, store, Nameservers(), control.call, control.notice), logs)
+    service = make(Shared(dialer, store, Nameservers(), control.call, control.notice))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, control.stopped.set)
     server = await control.serve(service, control_listener)
     service.open(listeners)
@@ -83,7 +92,8 @@ def _arguments() -> argparse.ArgumentParser:
         ("--dns-tcp", "listening TCP sockets of the resolver"),
         ("--dns-udp", "UDP sockets of the resolver"),
     ):
-        parser.add_argument(name, type=int, nargs="+", required=True, help=what)
+        parser.add_argument(name, type=int, nargs="*", default=[], help=what)
+    parser.add_argument("--handover", type=int, help="unix socket that listeners are sent to")
     parser.add_argument("--logs", type=Path, required=True, help="folder of the logs")
     parser.add_argument("--uid", type=int, help="who to be; without it nothing is confined")
     parser.add_argument("--trust", type=Path, action="append", default=[], help="more authorities")

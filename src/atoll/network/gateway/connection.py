@@ -110,6 +110,9 @@ class Connection:
         self._client.close()
 
     async def _serve(self) -> None:
+        if self._sandbox.policy.direct:  # only the address decides
+            await self._tcp()
+            return
         try:
             async with asyncio.timeout(FIRST_BYTES) as limit:
                 kind = await self._opening.kind(limit)

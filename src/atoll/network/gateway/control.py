@@ -25,6 +25,7 @@ from atoll.network.gateway.protocol import (
     Reply,
     Status,
     Stop,
+    Take,
     ToEngine,
     Unanswered,
 )
@@ -142,6 +143,11 @@ class Control:
             case Put():
                 try:
                     service.put(question)
+                except ValueError as error:
+                    return Failed(message=str(error))
+            case Take():
+                try:
+                    service.take(question.host_ref)
                 except ValueError as error:
                     return Failed(message=str(error))
             case Remove():

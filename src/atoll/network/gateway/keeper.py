@@ -21,6 +21,7 @@ from atoll.errors import ContainerUnavailableError
 from atoll.host import process, unix
 from atoll.network.gateway import listening
 from atoll.network.gateway.client import GatewayClient, GatewayGone, Handle, Notice, unheard
+from atoll.network.gateway.handover import Giving, Lend
 from atoll.network.gateway.listening import Ports, Sockets
 from atoll.network.gateway.protocol import (
     VERSION,
@@ -68,6 +69,8 @@ class Keeper:
         trust: files with authorities of servers, besides the host's.
         notice: told of refusals.
         bound: bounds what a process that was just started may take of the host; blocking.
+        listeners: where listeners in sandboxes' own networks are from; None: the gateway
+            listens on the host, for all.
 
     Attributes:
         pid: the gateway's process; 0 before `open`.
@@ -84,6 +87,7 @@ class Keeper:
         trust: Sequence[Path] = (),
         bound: Callable[[int], None] | None = None,
         notice: Notice = unheard,
+        listeners: Lend | None = None,
     ) -> None:
         self._notice = notice
         self._bound = bound
@@ -94,6 +98,7 @@ class Keeper:
         self._moved = moved
         self._uid = uid
         self._trust = trust
+        self._giving = Giving(folder / "listeners.sock", listeners)
         self._puts: dict[str, Put] = {}
         self._client: GatewayClient | None = None
         self._sockets: Sockets | None = None
@@ -151,6 +156,7 @@ class Keeper:
         client = await self._present()
         try:
             await client.ask(put, Done)
+            await self._giving.give(client, put.policy.host_ref)
         except ValueError:
             if self._puts.get(put.policy.host_ref) is put:
                 del self._puts[put.policy.host_ref]
@@ -165,6 +171,7 @@ class Keeper:
     async def remove(self, host_ref: str) -> None:
         """Forget a sandbox. A gateway that is gone knows none."""
         self._puts.pop(host_ref, None)
+        self._giving.forget(host_ref)
         if self._client:
             with suppress(GatewayGone):
                 await self._client.ask(Remove(host_ref=host_ref), Done)
@@ -229,8 +236,11 @@ class Keeper:
         """Start a gateway and tell it everything."""
         if self._sockets is None:
             last = self._last()
-            self._sockets = listening.listen(last.ports if last else None)
+            ports = last.ports if last else None
+            none = self._giving.needed
+            self._sockets = Sockets([], [], []) if none else listening.listen(ports)
         ports = self._sockets.ports
+        self._giving.begin()
         self._control.unlink(missing_ok=True)
         pid = self._launch(self._sockets)
         draft = self._state.with_suffix(".new")
@@ -243,8 +253,9 @@ class Keeper:
             async with asyncio.timeout(START_TIMEOUT):
                 client = await GatewayClient.connect(self._control, self._handle, self._notice)
                 await client.ask(self._configure, Done, timeout=START_TIMEOUT)
-                for put in list(self._puts.values()):
+                for host_ref, put in list(self._puts.items()):
                     await client.ask(put, Done)
+                    await self._giving.give_again(client, host_ref)
         except BaseException as error:  # cancelled too: nobody else would end it
             _end(pid)
             if client:
@@ -267,10 +278,11 @@ class Keeper:
         listener = unix.listen(self._control)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         output = os.open(self._output, flags, 0o600)
+        handover = unix.receiver(self._giving.path)
         try:
-            descriptors = [listener.fileno()]
+            descriptors = [listener.fileno(), handover.fileno()]
             argv: list[str | Path] = [sys.executable, "-I", "-m", "atoll.network.gateway"]
-            argv += ["--control", "3", "--logs", self.logs]
+            argv += ["--control", "3", "--handover", "4", "--logs", self.logs]
             names = ("--connections", "--dns-tcp", "--dns-udp")
             for name, group in zip(names, sockets, strict=True):
                 argv += [name, *(str(3 + len(descriptors) + at) for at in range(len(group)))]
@@ -283,6 +295,7 @@ class Keeper:
         finally:
             os.close(output)
             listener.close()
+            handover.close()
 
     def _last(self) -> _State | None:
         try:

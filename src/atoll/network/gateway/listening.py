@@ -14,14 +14,14 @@ _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """Where the gateway listens, on all addresses of the host."""
+    """Where the gateway listens, on all addresses of the host; 0: nowhere."""
 
     connections: int
     names: int
 
 
 class Sockets(NamedTuple):
-    """Listening, for connections and the resolver's; and for UDP."""
+    """Listening, for connections and the resolver's; and for UDP. None of a kind: nowhere."""
 
     connections: list[socket.socket]
     dns_tcp: list[socket.socket]
@@ -95,4 +95,4 @@ def _bound(family: int, kind: int, address: str, port: int) -> socket.socket:
 
 
 def _port(group: Sequence[socket.socket]) -> int:
-    return int(group[0].getsockname()[1])
+    return int(group[0].getsockname()[1]) if group else 0

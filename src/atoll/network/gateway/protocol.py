@@ -15,7 +15,7 @@ import msgspec
 from atoll.network.policy import Handler, SandboxPolicy
 from atoll.wire.objects import MAX_OUTBOUND_BODY
 
-VERSION = 2
+VERSION = 3
 """Of this protocol. An engine ends a gateway that speaks another one and starts its own."""
 
 MAX_BODY = MAX_OUTBOUND_BODY
@@ -114,6 +114,16 @@ class Put(msgspec.Struct, frozen=True, kw_only=True, tag="put"):
 
 class Remove(msgspec.Struct, frozen=True, kw_only=True, tag="remove"):
     """Forget a sandbox and cut its connections. Its log stays; the engine removes that."""
+
+    host_ref: str
+
+
+class Take(msgspec.Struct, frozen=True, kw_only=True, tag="take"):
+    """Serve listeners in a sandbox's own network: whatever comes there is that sandbox's.
+
+    They were sent to the gateway's second socket before, in a datagram with the name of the sandbox:
+    connections, names, names by UDP. Earlier ones of the same sandbox are let go of.
+    """
 
     host_ref: str
 
@@ -256,7 +266,7 @@ class Unanswered(msgspec.Struct, frozen=True, kw_only=True, tag="unanswered"):
     reason: str
 
 
-Question: TypeAlias = Configure | Put | Remove | List | Status | Pins | Stop
+Question: TypeAlias = Configure | Put | Take | Remove | List | Status | Pins | Stop
 Reply: TypeAlias = Done | Failed | Listed | StatusReport | PinList
 HandlerAnswer: TypeAlias = Answered | Forward | Unanswered
 

@@ -85,14 +85,18 @@ class Sandbox:
         self._up = self._down = 0
 
     def change(self, put: Put) -> None:
-        """Take a newer policy and cut what it would not let out."""
+        """Take a newer policy and cut what it would not let out.
+
+        Of what was let out when there was nothing to decide, nobody knows what it is for.
+        """
+        unknown = self.policy.direct and not put.policy.direct
         self.policy, self.authority = put.policy, put.authority
         if put.log != self._log.name:
             self._log.close()
             self._log = Log(self._logs, put.log)
         for connection in list(self.connections):
             wanted = connection.outbound()
-            if wanted and self.decide(wanted).action == "refuse":
+            if unknown or (wanted and self.decide(wanted).action == "refuse"):
                 connection.cut()
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """The gateway: takes connections and questions in, and finds out whose they are and where they go.
 
-An unknown source address gets nothing, neither a connection nor an answer. Everything is bounded: by
+Listeners on the host are those of all sandboxes, which their source addresses tell apart; an unknown one
+gets nothing, neither a connection nor an answer. Listeners in a sandbox's network are its own. Everything is bounded: by
 sandbox (`SandboxPolicy.max_connections`, queries) and in all.
 """
 
@@ -14,12 +15,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import structlog
 
 from atoll.network import hosts
 from atoll.network.gateway.connection import Connection
+from atoll.network.gateway.handover import Handover, Listeners
 from atoll.network.gateway.nameservers import Nameservers
 from atoll.network.gateway.protocol import VERSION as PROTOCOL_VERSION
 from atoll.network.gateway.protocol import Decision, Pin, PinList, Put, StatusReport
@@ -51,12 +53,8 @@ _IP_PKTINFO, _IPV6_PKTINFO, _IPV6_RECVPKTINFO = 8, 50, 49
 _log = structlog.get_logger(__name__)
 
 
-class Listeners(NamedTuple):
-    """Sockets that the engine made: listening, for connections and the resolver's; and for UDP."""
-
-    connections: tuple[socket.socket, ...]
-    dns_tcp: tuple[socket.socket, ...]
-    dns_udp: tuple[socket.socket, ...]
+Whose: TypeAlias = Callable[[str], Sandbox | None]
+"""Tells by the address that something comes from whose it is."""
 
 
 def original_destination(connection: socket.socket) -> tuple[str, int]:
@@ -85,6 +83,7 @@ class Service:
         shared: what its connections need.
         logs: folder of the logs of sandboxes.
         destination: tells where a connection was going.
+        handover: where listeners of sandboxes come; None: all come by `open`.
     """
 
     def __init__(
@@ -92,6 +91,7 @@ class Service:
         shared: Shared,
         logs: Path,
         destination: Callable[[socket.socket], tuple[str, int]] = original_destination,
+        handover: socket.socket | None = None,
     ) -> None:
         self._shared = shared
         self._logs = logs
@@ -103,6 +103,8 @@ class Service:
         self._connections = self._queries = 0
         self._dns_connections: dict[Sandbox, int] = {}
         self._readers: list[socket.socket] = []
+        self._handed = Handover(handover) if handover else None
+        self._of_sandboxes: dict[str, Listeners] = {}
         self._begun = time.monotonic()
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._room = max(1, min(MAX_CONNECTIONS, (descriptors - SPARE) // 2))
@@ -137,6 +139,7 @@ class Service:
 
     def remove(self, host_ref: str) -> None:
         """Forget a sandbox; nothing happens when it is not known."""
+        self._let_go(host_ref)
         if known := self._sandboxes.pop(host_ref, None):
             self._forget_addresses(known)
             known.close()
@@ -168,15 +171,38 @@ class Service:
 
     def open(self, listeners: Listeners) -> None:
         """Serve *listeners* from now on."""
+        self._open(listeners, lambda peer: self._by_address.get(_plain(peer)))
+
+    def take(self, host_ref: str) -> None:
+        """Serve the listeners that were sent for a sandbox.
+
+        Raises:
+            ValueError: none were.
+        """
+        found = self._handed.taken(host_ref) if self._handed else None
+        if found is None:
+            raise ValueError("no listeners were sent for this sandbox")
+        self._let_go(host_ref)
+        self._of_sandboxes[host_ref] = found
+        self._open(found, lambda _: self._sandboxes.get(host_ref))
+
+    def _open(self, listeners: Listeners, whose: Whose) -> None:
         for listener in listeners.connections:
-            self._watch(listener, partial(self._accept, listener, self._take))
+            self._watch(listener, partial(self._accept, listener, self._take, whose))
         for listener in listeners.dns_tcp:
-            self._watch(listener, partial(self._accept, listener, self._take_dns))
+            self._watch(listener, partial(self._accept, listener, self._take_dns, whose))
         for receiver in listeners.dns_udp:
             six = receiver.family == socket.AF_INET6
             level, option = (41, _IPV6_RECVPKTINFO) if six else (0, _IP_PKTINFO)
             receiver.setsockopt(level, option, 1)
-            self._watch(receiver, partial(self._receive, receiver))
+            self._watch(receiver, partial(self._receive, receiver, whose))
+
+    def _let_go(self, host_ref: str) -> None:
+        if known := self._of_sandboxes.pop(host_ref, None):
+            for one in (*known.connections, *known.dns_tcp, *known.dns_udp):
+                asyncio.get_running_loop().remove_reader(one)
+                self._readers.remove(one)
+                one.close()
 
     async def close(self) -> None:
         """Take nothing more in and cut everything."""
@@ -195,14 +221,17 @@ class Service:
         self._readers.append(reader)
 
     def _accept(
-        self, listener: socket.socket, take: Callable[[Sandbox, socket.socket], None]
+        self,
+        listener: socket.socket,
+        take: Callable[[Sandbox, socket.socket], None],
+        whose: Whose,
     ) -> None:
         for _ in range(BATCH):
             try:
                 connection, peer = listener.accept()
             except OSError:  # no more, no descriptor left, or it is gone already
                 return
-            sandbox = self._by_address.get(_plain(peer[0]))
+            sandbox = whose(peer[0])
             if sandbox is None:
                 connection.close()
             else:
@@ -243,13 +272,13 @@ class Service:
 
     # Names
 
-    def _receive(self, receiver: socket.socket) -> None:
+    def _receive(self, receiver: socket.socket, whose: Whose) -> None:
         for _ in range(BATCH):
             try:
                 data, info, _, peer = receiver.recvmsg(MAX_QUERY + 1, 128)
             except OSError:
                 return
-            sandbox = self._by_address.get(_plain(peer[0]))
+            sandbox = whose(peer[0])
             if sandbox is None or self._queries >= MAX_QUERIES:
                 continue
             self._queries += 1

@@ -73,10 +73,18 @@ def _reached(targets: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def _connects(target: tuple[str, int]) -> bool:
+    """Tell whether somebody answers, or waits to be asked: a gateway takes connections to reset them."""
     try:
-        socket.create_connection(target, timeout=_SECONDS).close()
+        made = socket.create_connection(target, timeout=_SECONDS)
     except OSError:
         return False
+    with made:
+        try:
+            made.recv(1)
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
     return True
 
 

@@ -1,7 +1,8 @@
 """ContainerSpec → command line of bubblewrap. Pure: what isolates a sandbox of level `bwrap`.
 
 The program is started by `atoll.runtime.bwrap.launcher` as root of a user namespace that has one
-user, the engine's own, with the root of the sandbox mounted there; it makes all other namespaces.
+user, the engine's own, with the root of the sandbox mounted there, in the network namespace that the
+sandbox was given if it was given one; it makes all other namespaces.
 Capabilities, filter, masked paths and the agent's command line are those of level `container`.
 """
 
@@ -50,7 +51,8 @@ def argv(spec: ContainerSpec, host: Host) -> list[str]:
     capabilities = sorted(bundle.COMMAND_CAPABILITIES + bundle.AGENT_CAPABILITIES)
     return [
         str(host.program),
-        *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup"),
+        *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup"),
+        *(() if spec.netns else ("--unshare-net",)),
         *("--hostname", spec.hostname, "--as-pid-1", "--cap-drop", "ALL"),
         *_each("--cap-add", capabilities),
         *("--bind", str(spec.rootfs), "/"),

@@ -185,6 +185,7 @@ class BwrapRuntime:
             "upper": root.upper,
             "work": root.work,
             "root": str(spec.rootfs),
+            "netns": str(spec.netns) if spec.netns else None,
             "attached": [volume.target for volume in volumes],
             "targets": command.targets(spec),
             "argv": command.argv(spec, self._host),

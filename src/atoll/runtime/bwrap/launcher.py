@@ -34,10 +34,15 @@ _OPTIONS: Final = "userxattr,index=off,metacopy=off"
 
 
 def main() -> None:
-    """Read the plan and do it: `lowers`, `upper`, `work`, `root`, `attached`, `targets`, `argv`."""
+    """Read the plan and do it.
+
+    It has `netns`, `lowers`, `upper`, `work`, `root`, `attached`, `targets` and `argv`.
+    """
     with os.fdopen(PLAN, "rb") as file:
         plan: dict[str, Any] = json.load(file)
     try:
+        if plan["netns"]:
+            enter_network(plan["netns"])
         enter_namespaces()
         mount_root(plan["lowers"], plan["upper"], plan["work"], plan["root"])
         for target in plan["attached"]:
@@ -66,6 +71,19 @@ def obstacle(root: str, target: str) -> str | None:
         return None if stat.S_ISDIR(os.fstat(found).st_mode) else FILE
     finally:
         os.close(found)
+
+
+def enter_network(path: str) -> None:
+    """Enter a network namespace by way of the user namespace that owns it.
+
+    What is made from here on lies below that one, so nobody inside owns the network.
+    """
+    network = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    owner = linux.owner_of_namespace(network)
+    linux.setns(owner, linux.CLONE_NEWUSER)
+    linux.setns(network, linux.CLONE_NEWNET)
+    os.close(owner)
+    os.close(network)
 
 
 def enter_namespaces() -> None:

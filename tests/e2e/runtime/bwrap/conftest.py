@@ -30,8 +30,9 @@ class Rootless:
         return atoll.sync.get_sandbox(self.env.Sandbox, id, **options)
 
     def processes(self) -> list[int]:
-        """All processes of the user but the engine."""
-        return [pid for pid in rootless.processes() if pid != self.pid]
+        """All processes of the user's sandboxes: neither the engine nor what goes with it."""
+        own = [pid for pid in rootless.processes() if pid != self.pid]
+        return [pid for pid in own if not rootless.outliving(pid)]
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import dns.rrset
 from atoll.network.gateway import log
 from atoll.network.gateway.certificates import Certificates, new_authority
 from atoll.network.gateway.dialing import Dialer
+from atoll.network.gateway.handover import Listeners
 from atoll.network.gateway.nameservers import Nameservers
 from atoll.network.gateway.protocol import (
     Authority,
@@ -27,7 +28,7 @@ from atoll.network.gateway.protocol import (
     Put,
     Unanswered,
 )
-from atoll.network.gateway.service import Listeners, Service
+from atoll.network.gateway.service import Service
 from atoll.network.gateway.shared import Shared
 from atoll.network.policy import SandboxPolicy
 

@@ -40,6 +40,22 @@ async def test_tls_goes_unopened_to_the_server_that_its_name_was_resolved_to(
     assert told.bytes_down > 0
 
 
+async def test_with_nothing_to_decide_the_address_decides_alone(gateway: Harness) -> None:
+    """As where the packet filter lets such connections past the gateway."""
+    gateway.put(policy())
+    port = await gateway.server(echo)
+    reader, writer = await gateway.connect("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: nobody.test\r\n\r\n")
+    assert (await reader.read(9)).startswith(b"GET")
+    gateway.put(policy(denied=("other.test",), version=1))
+    with pytest.raises(ConnectionError):
+        await reader.read()
+    writer.close()
+    gateway.put(policy(opened=(), version=2))
+    assert await gateway.exchange("127.0.0.1", port, b"hello") == b""
+    assert (await gateway.last("tcp")).rule == "private address"
+
+
 @pytest.mark.parametrize("name", ["evil.test", "127.0.0.1", "GOOD.test.evil.test", None])
 async def test_tls_for_another_name_is_reset(gateway: Harness, name: str | None) -> None:
     gateway.put(policy(allowed=("good.test",), denied=("none.test",)))

@@ -1,7 +1,7 @@
 import socket
 
 from atoll.network.gateway import listening
-from atoll.network.gateway.listening import Ports
+from atoll.network.gateway.listening import Ports, Sockets
 
 
 def test_names_are_asked_for_at_one_port_by_both_ways() -> None:
@@ -24,3 +24,8 @@ def test_ports_of_before_are_taken_again_if_they_are_free() -> None:
     assert other.ports != ports
     again.close()
     other.close()
+
+
+def test_a_gateway_that_listens_nowhere_on_the_host_has_no_ports() -> None:
+    """One of a user: it is handed the listeners of each sandbox."""
+    assert Sockets([], [], []).ports == Ports(0, 0)

@@ -33,7 +33,7 @@ async def test_an_older_policy_changes_nothing(gateway: Harness) -> None:
 
 
 async def test_one_sandbox_has_a_number_of_connections(gateway: Harness) -> None:
-    gateway.put(policy(max_connections=5))
+    gateway.put(policy(max_connections=5, denied=("x.test",)))  # so they wait to be decided
     gateway.put(policy(host_ref="near", addresses=(NEIGHBOUR,), allowed=("x.test",)))
     opened = [await gateway.connect("127.0.0.1", 80) for _ in range(50)]
     async with asyncio.timeout(10):
