@@ -59,14 +59,23 @@ def descendants(root: int, session: int = -1) -> list[int]:
     Args:
         session: whose orphans belong to it.
     """
-    return members(root, dict(_origins()), session)
+    origins = dict(_origins())
+    own = origins.get(os.getpid())
+    return members(root, origins, session, own.session if own else None)
 
 
-def members(root: int, origins: Mapping[int, Origin], session: int = -1) -> list[int]:
-    """Return every process below *root*, and orphans of their sessions with all below."""
+def members(
+    root: int, origins: Mapping[int, Origin], session: int = -1, agents: int | None = None
+) -> list[int]:
+    """Return every process below *root*, and orphans of their sessions with all below.
+
+    Args:
+        agents: the session of the agent's own processes. A stub is still in it when it has just
+            been forked; all supervisors are in it, too, and none of them is an orphan.
+    """
     parents = {pid: origin.parent for pid, origin in origins.items()}
     found = below(root, parents)
-    sessions = {session} | {origins[pid].session for pid in found}
+    sessions = {session} | {origins[pid].session for pid in found} - {agents}
     orphans = [
         pid
         for pid, origin in origins.items()

@@ -102,6 +102,7 @@ async def test_a_second_build_is_the_first(host_store: ImageStore, image: Image)
     assert lines == []
 
 
+@pytest.mark.slow
 async def test_a_mirror_out_of_reach_is_a_typed_error_with_the_log(tmp_path: Path) -> None:
     wanted = await host_recipe()
     broken = Recipe(

@@ -258,10 +258,9 @@ def test_some_deaths_lose_nothing_and_leave_nothing(host: Host) -> None:
     campaign = Campaign(host, seed=6)
     fight(
         campaign,
-        ["start.container", "exec.running", "sleep.shut_down", "freeze.recorded",
-         "destroy.recorded", "assign.recorded"],
+        ["start.container", "exec.running", "sleep.shut_down", "destroy.recorded"],
     )  # fmt: skip
-    assert sum(campaign.reached.values()) >= 4, campaign.reached
+    assert sum(campaign.reached.values()) >= 3, campaign.reached
 
 
 @pytest.mark.slow

@@ -146,7 +146,14 @@ def test_an_engine_that_cannot_start_on_a_full_disk_says_so(disk: Disk) -> None:
 
 # The HTTP library leaves the socket of a connection that is refused to the collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("point", ["sleep.recorded", "remove.container", "destroy.recorded"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("sleep.recorded", marks=pytest.mark.slow),
+        pytest.param("remove.container", marks=pytest.mark.slow),
+        "destroy.recorded",
+    ],
+)
 def test_an_engine_that_dies_on_a_full_disk_leaves_the_next_one_enough(
     disk: Disk, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,9 +30,8 @@ NAMESPACE = "/v2/namespaces/N"
 BOX = NAMESPACE + "/sandboxes/box"
 POINTS = [point for point in KEPT if not point.startswith("mount.")]
 IN_BUCKETS = [point for point in POINTS if point.startswith(("backup.", "unpack."))]
-SOME = ["snapshot.frozen", "fork.recorded", "restore.recorded",
-        "backup.written", "unpack.sending", "import.kept", "volume.made",
-        "resize.limited", "publish.recorded", "contents.removed"]  # fmt: skip
+SOME = ["fork.recorded", "restore.recorded", "backup.written", "resize.limited",
+        "contents.removed"]  # fmt: skip
 
 
 PUBLISHER = NAMESPACE + "/sandboxes/publisher"

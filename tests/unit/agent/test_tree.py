@@ -27,6 +27,18 @@ def test_orphans_of_the_sessions_below_are_members_too() -> None:
     assert members(2, origins, 10) == [11, 12]
 
 
+def test_a_stub_in_the_session_of_the_agent_makes_nobody_else_a_member() -> None:
+    """Just forked it has not left that session yet, and every supervisor is in it."""
+    origins = {
+        1: Origin(0, 1),
+        2: Origin(1, 1),  # the supervisor
+        3: Origin(2, 1),  # its stub
+        4: Origin(1, 1),  # another supervisor
+        40: Origin(4, 40),  # and its command
+    }
+    assert members(2, origins, agents=1) == [3]
+
+
 def test_everything_below_is_found_parents_first() -> None:
     parents = {1: 0, 2: 1, 3: 2, 4: 2, 5: 4, 9: 8, 8: 1}
     assert below(2, parents) == [3, 4, 5]

@@ -81,6 +81,7 @@ def _ask_for_a_stop(engine: EngineProcess) -> None:
         client.post("/v2/namespaces/Sandbox/sandboxes/box/stop")
 
 
+@pytest.mark.slow
 async def test_logs_of_a_sandbox_share_one_limit_and_finished_ones_give_way(
     engines: Engines,
 ) -> None:
