@@ -33,6 +33,11 @@ QUIET = 0.1
 all there is for now."""
 
 
+STORED = 2.0
+"""Seconds that the end of a process is held back until it is stored, so that who was told of it
+finds it in every record; where storing fails (a full disk) it is told all the same."""
+
+
 class Cut:
     """Cuts frames to what a caller lacks who has everything before `at`. Pure."""
 
@@ -149,6 +154,8 @@ async def follow(
         over = process.done.is_set()
         found = await asyncio.to_thread(log.read) if log.more else []
         for frame in found:
+            if frame.kind in TERMINAL:
+                await process.wait(STORED)
             for part in cut.take(frame):
                 yield part
             if frame.kind in TERMINAL:

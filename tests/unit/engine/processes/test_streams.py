@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -126,6 +127,18 @@ async def test_a_log_without_an_exit_ends_with_what_the_record_knows(log: Log) -
     found = list(await kinds(log, process))
     assert [f.kind for f in found] == [Kind.STARTED, Kind.STDOUT, Kind.GAP, Kind.EXITED]
     assert gap(found[2]) == (1, 5)
+
+
+async def test_an_end_is_told_when_it_is_stored(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.add(output(0, b"hello"), exited(5))
+    process = Process(record())
+    stored = asyncio.get_running_loop().call_later(0.02, process.done.set)
+    found = list(await kinds(log, process))
+    assert process.done.is_set()
+    assert found[-1].kind == Kind.EXITED
+    stored.cancel()
+    monkeypatch.setattr(streams, "STORED", 0.01)  # a full disk does not hold it for ever
+    assert list(await kinds(log, Process(record())))[-1].kind == Kind.EXITED
 
 
 async def test_without_follow_the_stream_ends_where_the_log_does(log: Log) -> None:
