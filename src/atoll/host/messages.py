@@ -6,6 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from atoll.host.pump import Channel
 from atoll.wire.http1 import End, Event, Request, RequestReader, ResponseReader, Rest
 
+PIECE = 1 << 12
+"""Bytes that are read as HTTP at once, but for bodies: requests that wait for the one before them take
+thirty times their bytes once they are read."""
+
 
 class Incoming:
     """What a client sends.
@@ -27,8 +31,13 @@ class Incoming:
         return bool(self._events) or self._reader.begun
 
     def feed(self, data: bytes) -> None:
-        """Take what was read from the connection; raise `Malformed` where it is no HTTP."""
-        self._events.extend(self._reader.feed(data))
+        """Take what was read from the connection; raise `Malformed` where it is no HTTP.
+
+        What is not needed yet goes back there.
+        """
+        size = max(PIECE, self._reader.left)
+        self._channel.unread(data[size:])
+        self._events.extend(self._reader.feed(data[:size]))
 
     async def event(self) -> Event:
         """Return what comes next."""

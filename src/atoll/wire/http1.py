@@ -15,6 +15,9 @@ import httptools
 MAX_HEAD = 64 * 1024
 """Bytes of one head, of trailers, or of a chunk's extensions: as much as any server takes."""
 
+MAX_FIELDS = 500
+"""Fields of one head, or of trailers: each takes a hundred bytes, however short it is."""
+
 Field: TypeAlias = tuple[bytes, bytes]
 Fields: TypeAlias = list[Field]
 Index: TypeAlias = dict[bytes, list[bytes]]
@@ -142,7 +145,7 @@ class _Reader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field, of the head or of the trailers."""
         self._size += len(name) + len(value) + 4
-        if self._size > MAX_HEAD:
+        if self._size > MAX_HEAD or len(self._fields) == MAX_FIELDS:
             raise Malformed("head too large", 431)
         self._fields.append((name, value))
 
@@ -165,6 +168,11 @@ class RequestReader(_Reader):
 
     _new_parser = httptools.HttpRequestParser
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 0
+        """Bytes of the body that are to follow, where its head says how many."""
+
     @property
     def begun(self) -> bool:
         """Whether a part of a message is known that is not told yet."""
@@ -179,6 +187,11 @@ class RequestReader(_Reader):
         self._first += url
         if len(self._first) > MAX_HEAD:
             raise Malformed("target too long", 414)
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self.left = max(0, self.left - len(data))
+        super().on_body(data)
 
     def on_headers_complete(self) -> None:
         """Tell the head.
@@ -199,6 +212,8 @@ class RequestReader(_Reader):
         hosts = index.get(b"host", [])
         if len(hosts) > 1 or (version == "1.1" and not hosts):
             raise Malformed("one Host is needed")
+        lengths = index.get(b"content-length", [b"0"])
+        self.left = 0 if codings else int(lengths[0])
         upgrade = b", ".join(index.get(b"upgrade", [])).lower()
         self._events.append(
             Request(
@@ -209,7 +224,7 @@ class RequestReader(_Reader):
                 lookup=index,
                 keep_alive=self._parser.should_keep_alive(),
                 chunked=bool(codings),
-                body=bool(codings) or index.get(b"content-length", [b"0"]) != [b"0"],
+                body=bool(codings) or lengths != [b"0"],
                 upgrade=upgrade if self._parser.should_upgrade() else None,
             )
         )

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from atoll.host.messages import Answers, Incoming
+from atoll.host.messages import PIECE, Answers, Incoming
 from atoll.host.pump import Channel
 from atoll.wire.http1 import Data, End, Event, Malformed, Response
 
@@ -36,6 +36,29 @@ async def test_requests_come_head_by_head_and_what_nobody_read_is_passed_over() 
         far.sendall(b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
         far.sendall(b"GET /b HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await incoming.head()).target == b"/a"
+        assert (await incoming.head()).target == b"/b"
+
+
+async def test_requests_are_read_when_it_is_their_turn() -> None:
+    """As bytes they take a part of the memory, and a sandbox can send many that wait."""
+    async with channel() as (near, far):
+        incoming = Incoming(near, HungUpError)
+        far.sendall(NEXT * 2_000)
+        for _ in range(2_000):
+            assert (await incoming.head()).target == b"/b"
+            assert len(incoming._events) <= 2 * PIECE // len(NEXT) + 2
+
+
+async def test_a_body_of_known_length_is_not_cut_into_pieces() -> None:
+    async with channel() as (near, far):
+        incoming = Incoming(near, HungUpError)
+        body = b"b" * (16 * PIECE)
+        far.sendall(b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body))
+        await incoming.head()
+        far.sendall(body + NEXT)
+        events = [event async for event in incoming.body()]
+        assert sum(len(e.data) for e in events if isinstance(e, Data)) == len(body)
+        assert len(events) < 10
         assert (await incoming.head()).target == b"/b"
 
 

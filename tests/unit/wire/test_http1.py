@@ -135,6 +135,7 @@ def test_heads_are_bounded_whether_whole_or_not() -> None:
         b"GET /" + long + b" HTTP/1.1\r\nHost: h\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: h\r\nX: " + long + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: h\r\nX: " + long,
+        b"GET / HTTP/1.1\r\nHost: h\r\n" + b"a:\r\n" * http1.MAX_FIELDS + b"\r\n",
     ):
         with pytest.raises(Malformed) as refused:
             read(data)
