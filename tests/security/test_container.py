@@ -115,6 +115,28 @@ async def test_an_agent_that_root_inside_owns_is_noticed(
     assert any(violation.startswith(f"write {AGENT_DIR}/lib/python") for violation in violations)
 
 
+_HANDLING = """
+import os, signal
+signal.signal(40, lambda *_: os._exit(1))
+change, mask = signal.signal, signal.pthread_sigmask
+signal.signal = lambda number, handler: change(number, handler) if number != 40 else None
+signal.pthread_sigmask = lambda how, which: mask(how, {*which} - {40})
+"""
+
+
+async def test_an_agent_with_a_handler_for_signals_is_noticed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weakened run of signals: the kernel keeps from pid 1 what it has no handler for."""
+
+    def handling(config: dict[str, Any]) -> None:
+        config["process"]["args"][-1] = _HANDLING + config["process"]["args"][-1]
+
+    async with weakened(monkeypatch, handling), bench.running() as box:
+        with pytest.raises(EOFError):
+            run(box, "signals")
+
+
 async def test_a_socket_of_the_host_is_noticed(bench: Bench) -> None:
     """The weakened run of probe 10."""
     shared = bench.home / "sockets"

@@ -52,5 +52,7 @@ def _json(finding: Finding) -> str:
 def _row(finding: Finding) -> str:
     number = str(finding.number or "")
     seen = inert.line("; ".join(finding.seen))
+    if finding.verdict is Verdict.PASS and finding.fails_with:
+        seen = f"fails with: {finding.fails_with}"
     head = f"{_MARKS[finding.verdict]:<5} {finding.level:<9} {number:>2} {finding.about:<24}"
     return f"{head} {seen}".rstrip()

@@ -28,7 +28,10 @@ class Verdict(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One probe at one level. `seen`: what could be done although it must not, or why it was not run."""
+    """One probe at one level. `seen`: what could be done although it must not, or why it was not run.
+
+    `fails_with`: the weakness with which it was shown to fail.
+    """
 
     number: int
     probe: str
@@ -36,6 +39,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     level: str
     verdict: Verdict
     seen: list[str] = []
+    fails_with: str = ""
 
 
 def run(site: Site, level: str, probes: Sequence[Probe]) -> Iterator[Finding]:
@@ -68,7 +72,7 @@ def _judged(probe: Probe, level: str, attempt: Callable[[], list[str]]) -> Findi
         verdict, seen = Verdict.ERROR, [f"{type(error).__name__}: {error}"]
     return Finding(
         number=probe.number, probe=probe.name, about=probe.about, level=level, verdict=verdict,
-        seen=seen[:_SEEN],
+        seen=seen[:_SEEN], fails_with=probe.weakened,
     )  # fmt: skip
 
 

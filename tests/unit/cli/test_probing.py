@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 import typer
 
@@ -49,6 +50,15 @@ def test_what_was_seen_is_told_and_does_nothing_to_a_terminal(
     assert capsys.readouterr().out == "FAIL  container  9 calls                    \\x1b[2Jptrace\n"
     probing.probe(asked("container"), as_json=True)
     assert json.loads(capsys.readouterr().out)["seen"] == ["\x1b[2Jptrace"]
+
+
+def test_what_held_says_with_what_it_would_not(
+    found: list[Finding], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table of passes alone says nothing: the reader learns that each of them can fail."""
+    found.append(msgspec.structs.replace(finding(Verdict.PASS), fails_with="no filter"))
+    probing.probe(asked("container"), as_json=False)
+    assert capsys.readouterr().out.endswith(" fails with: no filter\n")
 
 
 def test_what_is_no_level_or_probe_is_refused(found: list[Finding]) -> None:

@@ -7,7 +7,7 @@ from atoll.probes import run
 from atoll.probes.catalogue import Probe
 from atoll.probes.run import Finding, Verdict
 
-PROBE = Probe(1, "about", "module.name")
+PROBE = Probe(1, "about", "module.name", "nothing")
 
 
 class Box:

@@ -122,8 +122,8 @@ def agent_is_untouchable() -> list[str]:
 def signals() -> list[str]:
     """Every signal is sent to pid 1; the test outside sees whether it still answers.
 
-    No setting takes the kernel's protection of a namespace's first process away, so there is no
-    weakened run: what can fail here is a handler of the agent.
+    The kernel keeps from a namespace's first process whatever it has no handler for: what can fail
+    here is a handler of the agent.
     """
     for signum in sorted(signal.valid_signals() - {signal.SIGCHLD}):
         for _ in range(2):
