@@ -82,16 +82,16 @@ def _fits(request: pytest.FixtureRequest, level: str) -> None:
     if level == "bwrap" and (marker := request.node.get_closest_marker("beyond_bwrap")):
         pytest.skip(f"level bwrap has no {marker.args[0]}")
     if level == "gvisor" and (marker := request.node.get_closest_marker("beyond_gvisor")):
-        pytest.skip(f"level gvisor, {marker.args[0]}: {of_gvisor()[marker.args[0]]}")
+        _as_documented(request, marker.args[0], of_gvisor())
     if level == "kubernetes" and (marker := request.node.get_closest_marker("beyond_pods")):
-        _as_documented(request, marker.args[0])
+        _as_documented(request, marker.args[0], of_pods())
 
 
-def _as_documented(request: pytest.FixtureRequest, row: str) -> None:
+def _as_documented(request: pytest.FixtureRequest, row: str, rows: dict[str, str]) -> None:
     """What is refused must be refused by its typed error; what is otherwise is tested elsewhere."""
-    told = of_pods()[row]
+    told = rows[row]
     if REFUSED not in told:
-        pytest.skip(f"on Pods {row}: {told}")
+        pytest.skip(f"{row}: {told}")
     refused = pytest.mark.xfail(raises=NotSupportedByRuntimeError, strict=True, reason=told)
     request.node.add_marker(refused)
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import atoll
-from atoll.errors import SandboxError, SandboxNotFoundError
+from atoll.errors import NotSupportedByRuntimeError, SandboxError, SandboxNotFoundError
 from conformance.clients import Client
 
 
@@ -166,6 +166,14 @@ async def test_l06_reading_wakes_nothing(sandbox: atoll.Sandbox, env: atoll.Envi
     await sandbox.renew_activity_timeout()
     info = await sandbox.info()
     assert (str(info.state), info.generation) == ("stopped", generation)
+
+
+async def test_a_sleep_that_keeps_processes_on_disk_is_refused(
+    env: atoll.Environment, sandbox_id: str
+) -> None:
+    sandbox = atoll.get_sandbox(env.Sandbox, sandbox_id, sleep_mode="checkpoint")
+    with pytest.raises(NotSupportedByRuntimeError):
+        await sandbox.exec("true")
 
 
 @pytest.mark.beyond_bwrap("limit of memory in use")

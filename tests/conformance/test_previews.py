@@ -271,6 +271,7 @@ async def test_a_visitor_who_leaves_is_noticed_by_the_server(
 import asyncio
 async def serve(reader, writer):
     await reader.readuntil(b"\\r\\n\\r\\n")
+    open("/tmp/came-PORT", "w").close()
     await reader.read()
     open("/tmp/left-PORT", "w").close()
 async def main():
@@ -281,7 +282,9 @@ asyncio.run(main())
     await servers.python(sandbox, source, port)
     url = (await sandbox.expose_port(port, hostname="localhost")).url
     connection = await visitors.raw(url, "GET / HTTP/1.1\r\nHost: HOST\r\n\r\n")
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(20):
+        while not await sandbox.exists(f"/tmp/came-{port}"):
+            await asyncio.sleep(0.05)
     connection.writer.close()
     async with asyncio.timeout(20):
         while not await sandbox.exists(f"/tmp/left-{port}"):

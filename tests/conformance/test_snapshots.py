@@ -203,7 +203,7 @@ async def test_what_changed_is_a_patch_that_applies(sandbox: atoll.Sandbox) -> N
     assert b"# /workspace/w/binary: created, binary, 10 bytes\n" in patch
     assert b"-2\n-3\n+two\n+3\n\\ No newline at end of file\n" in patch
     assert b"\n-Debian GNU/Linux" in patch
-    tell = "cd /workspace/w; stat -c '%a %n' *; cat edited new /etc/issue"
+    tell = "cd /workspace/w; find * -printf '%m %f\\n' | sort; cat edited new /etc/issue"
     after = await text(sandbox, f"rm /workspace/w/binary; {tell}")
     await sandbox.restore(snapshot)
     await sandbox.write_file("/tmp/p", patch)

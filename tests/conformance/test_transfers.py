@@ -55,7 +55,8 @@ def ask(url: str, sandbox: atoll.Sandbox) -> Callable[..., Answer]:
 
 async def names(sandbox: atoll.Sandbox, path: str) -> set[str]:
     """Everything in a directory, temporary names too."""
-    return set((await sandbox.exec(["ls", "-A", path])).stdout.split("\n")) - {""}
+    found = await sandbox.exec(["sh", "-c", 'cd "$0" && ls -A', path])
+    return set(found.stdout.split("\n")) - {""}
 
 
 # F01: sizes.

@@ -6,6 +6,7 @@ waits for ever, a file, or nothing.
 
 import os
 import stat
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 _NULL: Final = os.makedev(1, 3)
@@ -18,6 +19,7 @@ class Devices(NamedTuple):
     empty: int = -1  # /dev/null to read from
     sink: int = -1  # and to write to
     terminals: int = -1  # /dev/ptmx as a place only: each terminal opens it anew
+    slaves: int = -1  # /dev/pts, where the other ends of terminals are
 
 
 def open_devices() -> Devices:
@@ -30,6 +32,7 @@ def open_devices() -> Devices:
         _opened("/dev/null", os.O_RDONLY, _NULL),
         _opened("/dev/null", os.O_WRONLY, _NULL),
         _place("/dev/ptmx", _TERMINALS),
+        _folder("/dev/pts"),
     )
 
 
@@ -41,6 +44,12 @@ def _opened(path: str, flags: int, device: int) -> int:
         return os.open(f"/proc/self/fd/{place}", flags | os.O_CLOEXEC)
     finally:
         os.close(place)
+
+
+def _folder(path: str) -> int:
+    with suppress(OSError):
+        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return -1
 
 
 def _place(path: str, device: int) -> int:

@@ -131,20 +131,23 @@ def cgroups(mode: str, controllers: Sequence[str]) -> Check:
     )
 
 
-def runtime(name: str | None, reason: str) -> Check:
-    """Judge the choice of the OCI runtime; *reason* is why it was chosen, or why there is none."""
+def runtime(name: str | None, reason: str, *, needed: bool = True) -> Check:
+    """Judge the choice of the OCI runtime; *reason* is why it was chosen, or why there is none.
+
+    It is *needed* where level container is the default.
+    """
     if name:
         return Check(name="OCI runtime", verdict=Verdict.OK, seen=f"{name}: {reason}")
     return Check(
         name="OCI runtime",
-        verdict=Verdict.FAILED,
+        verdict=Verdict.FAILED if needed else Verdict.WARNING,
         seen=reason,
         advice="apt-get install runc (or crun where cgroups are v2 only)",
     )
 
 
-def gvisor(platform: str | None, reason: str, *, old: bool = False) -> Check:
-    """Judge the level gvisor, which nobody needs; *reason*: how it works here, or why not."""
+def gvisor(platform: str | None, reason: str, *, old: bool = False, needed: bool = False) -> Check:
+    """Judge the level gvisor, *needed* where it is the default; *reason*: how it works, or why not."""
     if platform:
         return Check(
             name="level gvisor",
@@ -154,7 +157,7 @@ def gvisor(platform: str | None, reason: str, *, old: bool = False) -> Check:
         )
     return Check(
         name="level gvisor",
-        verdict=Verdict.WARNING,
+        verdict=Verdict.FAILED if needed else Verdict.WARNING,
         seen=f"{reason}; it is for code that shall not reach the host's kernel",
         advice="apt-get install runsc",
     )
@@ -227,11 +230,11 @@ def forwarding(refusals: Sequence[str], suggestion: str) -> Check:
     )
 
 
-def report(checks: Sequence[Check], runtime_name: str | None) -> Report:
-    """Return all checks with the level of isolation that they leave."""
+def report(checks: Sequence[Check], level: str, runtime_name: str | None) -> Report:
+    """Return all checks, and *level*, the default of this host, unless one of them failed."""
     usable = not any(check.verdict is Verdict.FAILED for check in checks)
     return Report(
-        isolation="container" if usable else None,
+        isolation=level if usable else None,
         runtime=runtime_name if usable else None,
         checks=list(checks),
     )

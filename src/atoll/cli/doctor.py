@@ -68,19 +68,21 @@ async def examine(settings: Settings) -> Report:
     uid = os.geteuid()
     if uid:
         return await doctor_user.examine(uid)
-    runtime_name, runtime_check, cgroup_check = await _runtime(settings.runtime.oci)
+    level = "gvisor" if settings.runtime.default == "gvisor" else "container"
+    oci = level == "container"
+    runtime_name, runtime_check, cgroup_check = await _runtime(settings.runtime.oci, needed=oci)
     found = [
         checks.root(uid),
         checks.kernel(os.uname().release),
         checks.user_namespaces(_user_namespaces()),
         cgroup_check,
         runtime_check,
-        await _gvisor(settings.storage),
+        await _gvisor(settings.storage, needed=not oci),
         checks.fuse(present=_has_fuse()),
         *(checks.tool(name, shutil.which(name, path=_PATH)) for name in checks.TOOLS),
     ]
     found += [await _storage(settings), *await _network(settings.network)]
-    return checks.report(found, runtime_name)
+    return checks.report(found, level, runtime_name if oci else "runsc")
 
 
 def _has_fuse() -> bool:
@@ -93,7 +95,7 @@ def _user_namespaces() -> int | None:
     return None
 
 
-async def _runtime(wanted: str) -> tuple[str | None, Check, Check]:
+async def _runtime(wanted: str, *, needed: bool) -> tuple[str | None, Check, Check]:
     from atoll.runtime.oci import cgroup, cli
 
     hierarchies = cgroup.mounted()
@@ -101,23 +103,23 @@ async def _runtime(wanted: str) -> tuple[str | None, Check, Check]:
     try:
         choice = cli.choose(await cli.probe(), wanted, hierarchies.mode)
     except SandboxError as error:
-        return None, checks.runtime(None, error.message), judged
+        return None, checks.runtime(None, error.message, needed=needed), judged
     return choice.name, checks.runtime(choice.name, choice.reason), judged
 
 
-async def _gvisor(storage: StorageSettings) -> Check:
+async def _gvisor(storage: StorageSettings, *, needed: bool) -> Check:
     """Try a container on each of its platforms; what was found is kept for the engine."""
     from atoll.host import process
     from atoll.runtime.gvisor import program
     from atoll.runtime.oci import agent_bundle
 
     if process.find(program.PROGRAM) is None:
-        return checks.gvisor(None, f"{program.PROGRAM} is not installed")
+        return checks.gvisor(None, f"{program.PROGRAM} is not installed", needed=needed)
     try:
         agent = await agent_bundle.build(storage.cache_dir)
         chosen = await program.choose(storage.cache_dir, agent)
     except (SandboxError, OSError) as error:
-        return checks.gvisor(None, str(error))
+        return checks.gvisor(None, str(error), needed=needed)
     return checks.gvisor(chosen.name, chosen.reason, old=not chosen.lists_files)
 
 

@@ -80,7 +80,7 @@ class Sandbox:
     async def metrics(self) -> Metrics:
         """Return what it uses now; its record was read."""
         record = self.entry.existing
-        return await metrics.measured(self.shared.lifecycle, record, self.info(record).limits)
+        return await metrics.measured(self.shared.lifecycle, record, self.info(record))
 
     def renew(self) -> None:
         """Have idle time begin anew; one that sleeps goes on sleeping."""

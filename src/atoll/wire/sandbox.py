@@ -137,6 +137,7 @@ class Metrics(Result, frozen=True, kw_only=True):
     allowed: int = 0
     refused: int = 0
     handled: int = 0
+    isolation: str  # the level really in force, as `SandboxInfo` has it
     limits: Limits
 
 

@@ -1,9 +1,14 @@
 """Commands on a pseudo terminal."""
 
+import errno
+import fcntl
 import os
+from typing import Any
 
 import pytest
 
+from atoll.agent import terminal
+from atoll.agent.devices import open_devices
 from atoll.wire.frames import Kind
 from integration.agent.client import Client, alive
 
@@ -21,6 +26,30 @@ def test_a_terminal_is_one(agent: Client) -> None:
     assert got.startswith(b"/dev/pts/")
     assert result.stdout.endswith(b"typed\r\n20 50\r\n")
     assert (result.code, result.stderr) == (3, b"")
+
+
+def test_a_kernel_that_opens_no_slave_by_its_master_has_terminals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As gVisor."""
+    asked = fcntl.ioctl
+
+    def refuses(fd: int, request: int, *rest: Any) -> Any:
+        if request == terminal._TIOCGPTPEER:
+            raise OSError(errno.ENOTTY, os.strerror(errno.ENOTTY))
+        return asked(fd, request, *rest)
+
+    monkeypatch.setattr(fcntl, "ioctl", refuses)
+    opened = open_devices()
+    master, slave = terminal.open_pair(opened, 91, 17)
+    try:
+        assert os.isatty(slave)
+        assert os.get_terminal_size(slave) == (91, 17)
+        os.write(slave, b"said")
+        assert os.read(master, 9) == b"said"
+    finally:
+        for fd in (master, slave, *opened):
+            os.close(fd)
 
 
 def test_control_c_interrupts_on_a_terminal(agent: Client) -> None:

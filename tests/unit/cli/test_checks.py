@@ -38,6 +38,9 @@ from atoll.cli.checks import Check, Verdict
         (checks.tool("buildah", None), "warning"),
         (checks.fuse(present=True), "ok"),
         (checks.fuse(present=False), "warning"),
+        (checks.runtime(None, "there is none", needed=False), "warning"),
+        (checks.gvisor(None, "runsc is not installed"), "warning"),
+        (checks.gvisor(None, "runsc is not installed", needed=True), "failed"),
     ],
 )
 def test_each_check_ends_as_it_should_and_says_what_to_do(check: Check, verdict: str) -> None:
@@ -53,7 +56,7 @@ def test_every_tool_names_the_package_that_has_it() -> None:
 def test_one_failure_means_that_nothing_is_in_force() -> None:
     good, bad = checks.root(0), checks.root(1)
     warned = checks.tool("buildah", None)
-    assert checks.report([good, warned], "runc").isolation == "container"
-    broken = checks.report([good, bad], "runc")
+    assert checks.report([good, warned], "container", "runc").isolation == "container"
+    broken = checks.report([good, bad], "container", "runc")
     assert (broken.isolation, broken.runtime) == (None, None)
     assert broken.to_dict()["checks"][1]["verdict"] == Verdict.FAILED

@@ -175,17 +175,33 @@ class Spool:
         return os.open(self._name, flags, mode, dir_fd=directory)
 
     def _publish(self) -> None:
-        directory, name = self._place.directory, self._place.name
+        if self._existing is None and self._appears():
+            return
+        directory = self._place.directory
         if self._name is None:
-            source = b"/proc/self/fd/%d" % self.fd
-            if self._existing is None:
-                with suppress(FileExistsError):
-                    os.link(source, name, dst_dir_fd=directory)
-                    return
-            self._name = temporary_name()
-            os.link(source, self._name, dst_dir_fd=directory)
-        os.rename(self._name, name, src_dir_fd=directory, dst_dir_fd=directory)
+            name = temporary_name()
+            self._link(name)
+            self._name = name
+        os.rename(self._name, self._place.name, src_dir_fd=directory, dst_dir_fd=directory)
         self._name = None
+
+    def _appears(self) -> bool:
+        """Give a new file its name so that who watches is told of a creation, not of a move."""
+        try:
+            self._link(self._place.name)
+        except OSError as error:
+            if self._name is None and not isinstance(error, FileExistsError):
+                raise
+            return False  # another was quicker, or the file system has no links
+        self._drop_name()
+        return True
+
+    def _link(self, name: bytes) -> None:
+        directory = self._place.directory
+        if self._name is None:
+            os.link(b"/proc/self/fd/%d" % self.fd, name, dst_dir_fd=directory)
+        else:
+            os.link(self._name, name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def _drop_name(self) -> None:
         if self._name is not None:

@@ -3,13 +3,13 @@
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.store.record import Record
 from atoll.runtime.base import Usage
-from atoll.wire.sandbox import Limits, Metrics
+from atoll.wire.sandbox import Metrics, SandboxInfo
 
 _NOTHING = Usage(memory=0, cpu_time=0.0, pids=0, oom_kills=0)
 
 
-async def measured(life: Lifecycle, record: Record, limits: Limits) -> Metrics:
-    """Return what the sandbox of *record* uses now."""
+async def measured(life: Lifecycle, record: Record, info: SandboxInfo) -> Metrics:
+    """Return what the sandbox of *record*, and of *info*, uses now."""
     use, bytes_up, bytes_down, decided = _NOTHING, 0, 0, None
     if record.live and record.host_ref and record.in_force:
         use = await life.parts.runtime(record.in_force.level).usage(record.host_ref)
@@ -32,5 +32,6 @@ async def measured(life: Lifecycle, record: Record, limits: Limits) -> Metrics:
         allowed=decided.allowed if decided else 0,
         refused=decided.refused if decided else 0,
         handled=decided.handled if decided else 0,
-        limits=limits,
+        isolation=info.isolation,
+        limits=info.limits,
     )

@@ -39,13 +39,17 @@ def run_dir(engines: Engines) -> Path:
     return found
 
 
-async def test_commands_run_on_a_kernel_of_their_own(box: atoll.Sandbox) -> None:
+async def test_commands_run_on_a_kernel_of_their_own(
+    env: atoll.Environment, box: atoll.Sandbox
+) -> None:
     told = await box.exec("uname -r; id -u; hostname; cat; (exit 3)", stdin=b"fed")
     release, uid, hostname, fed = told.stdout.split("\n")
     assert release != os.uname().release
     assert (uid, hostname, fed, told.exit_code) == ("0", box.id, "fed", 3)
     info = await box.info()
     assert (info.isolation, info.runtime) == ("gvisor", "runsc")
+    (listed,) = await env.Sandbox.list()
+    assert listed.isolation == (await box.metrics()).isolation == "gvisor"
 
 
 async def test_files_survive_sleep_and_belong_to_whom_the_image_says(box: atoll.Sandbox) -> None:

@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -34,6 +35,24 @@ def test_a_file_that_appears_meanwhile_is_replaced(tmp_path: Path) -> None:
         (tmp_path / "f").write_bytes(b"theirs")
         spool.replace()
     assert (tmp_path / "f").read_bytes() == b"ours"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def refuses(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+@pytest.mark.parametrize("missing", ["rename", "link"])
+def test_a_new_file_without_nameless_ones_is_a_link_or_else_a_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """Who watches is told that it was created; file systems without links have to do."""
+    monkeypatch.setattr(os, "O_TMPFILE", os.O_RDONLY)  # opening a directory for writing: EISDIR
+    monkeypatch.setattr(os, missing, refuses)
+    with pathnames.target(os.fsencode(tmp_path / "f")) as place, Spool(place, None) as spool:
+        spool.write(b"content")
+        spool.replace()
+    assert (tmp_path / "f").read_bytes() == b"content"
     assert os.listdir(tmp_path) == ["f"]
 
 

@@ -27,4 +27,5 @@ async def test_measuring_wakes_nothing_and_what_sleeps_uses_nothing(
     asleep = await measured(box)
     assert (asleep.memory, asleep.pids, world.runtime.starts) == (0, 0, 1)
     assert (asleep.bytes_up, asleep.connections) == (0, 0)
-    assert asleep.limits == awake.limits
+    assert (asleep.limits, asleep.isolation) == (awake.limits, awake.isolation)
+    assert awake.isolation == world.runtime.level
