@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from atoll import errors
 from atoll.agent import checks, counters, launch, statefile, terminal, tree, users
 from atoll.agent.config import Config
-from atoll.agent.devices import Devices
 from atoll.agent.dump import Dump
 from atoll.agent.ending import Ending
 from atoll.agent.feeder import Feeder
@@ -140,7 +139,7 @@ class Command:
         stub = self._stub
         if self._header.get("pty"):
             size = int(self._header.get("cols") or 80), int(self._header.get("rows") or 24)
-            self._terminal = _open_terminal(self._config.devices, *size)
+            self._terminal = _open_terminal(self._config, *size)
             stub.use_terminal(*self._terminal)
         elif not self._header.get("stdin"):
             stub.use_null()
@@ -392,9 +391,9 @@ def signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
-def _open_terminal(devices: Devices, cols: int, rows: int) -> tuple[int, int]:
+def _open_terminal(config: Config, cols: int, rows: int) -> tuple[int, int]:
     try:
-        return terminal.open_pair(devices, cols, rows)
+        return terminal.open_pair(config.devices, cols, rows)
     except OSError as error:
         raise errors.CommandExecutionError(
             f"no terminal could be opened: {error.strerror}"
