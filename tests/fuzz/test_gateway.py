@@ -176,7 +176,9 @@ def test_every_question_has_a_small_answer_or_none(
         denied=("evil.test",), class_by_host={"handled.test": Handler("outbound_by_host", "handled")},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        sandbox = Sandbox(Put(policy=policy, log="box"), Path(folder), Budget(0), lambda _: None)
+        sandbox = Sandbox(
+            Put(policy=policy, log="box"), Path(folder), Budget(0), Budget(0), lambda _: None
+        )
         asked = Resolver(cast("Nameservers", _Forged(outside))).answer(sandbox, data, limit)
         answer = asyncio.run(asked)
         sandbox.close()

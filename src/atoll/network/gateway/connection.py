@@ -183,6 +183,7 @@ class Connection:
             self._client,
             self._server,
             self._counts,
+            self._sandbox.pieces,
             watch_up=follower.up if follower else None,
             watch_down=follower.down if follower else None,
         )

@@ -11,7 +11,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from atoll.host.budget import Budget
-from atoll.network.gateway import held
+from atoll.network.gateway import held, tunnel
 from atoll.network.gateway.bucket import Bucket
 from atoll.network.gateway.injection import redact
 from atoll.network.gateway.log import Log
@@ -62,11 +62,17 @@ class Sandbox:
         put: its policy.
         logs: folder of all logs.
         bodies: what all sandboxes hold of bodies for handlers.
+        pieces: likewise of large pieces in tunnels.
         notice: told of refusals, the first of each kind.
     """
 
     def __init__(
-        self, put: Put, logs: Path, bodies: Budget, notice: Callable[[Noticed], None]
+        self,
+        put: Put,
+        logs: Path,
+        bodies: Budget,
+        pieces: Budget,
+        notice: Callable[[Noticed], None],
     ) -> None:
         self._notice, self._news = notice, News()
         self._logs = logs
@@ -76,6 +82,7 @@ class Sandbox:
         self.pins = PinTable()
         self.connections: set[Cuttable] = set()
         self.bodies = Budget(held.MAX_OF_ONE, within=bodies)
+        self.pieces = Budget(tunnel.MAX_OF_ONE, within=pieces)
         self._calls = asyncio.Semaphore(MAX_CALLS)
         self.queries = 0
         self._query_bucket = Bucket(QUERY_RATE, QUERY_BURST)

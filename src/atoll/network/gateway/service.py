@@ -127,8 +127,9 @@ class Service:
         if any(self._by_address.get(address, known) is not known for address in addresses):
             raise ValueError("an address belongs to another sandbox")
         if known is None:
+            shared = self._shared
             known = self._sandboxes[host_ref] = Sandbox(
-                put, self._logs, self._shared.bodies, self._shared.notice
+                put, self._logs, shared.bodies, shared.pieces, shared.notice
             )
         elif put.policy.version < known.policy.version:
             return

@@ -8,7 +8,7 @@ from dns.rdatatype import RdataType
 
 from atoll.host.budget import Budget
 from atoll.network import hosts
-from atoll.network.gateway import held
+from atoll.network.gateway import held, tunnel
 from atoll.network.gateway.certificates import Certificates
 from atoll.network.gateway.dialing import Dialer
 from atoll.network.gateway.nameservers import Nameservers, Unanswered
@@ -28,6 +28,7 @@ class Shared:
 
     Attributes:
         bodies: what all sandboxes hold of bodies for handlers.
+        pieces: likewise of large pieces in tunnels.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Shared:
         self.ask_handler = ask_handler
         self.notice = notice
         self.bodies = Budget(held.MAX_OF_ALL)
+        self.pieces = Budget(tunnel.MAX_OF_ALL)
 
     async def find(self, policy: SandboxPolicy, host: str) -> str:
         """Return an address of *host* for a request that a handler lets out.

@@ -10,7 +10,7 @@ from integration.network.gateway.harness import policy
 
 def test_invented_addresses_are_kept_for_a_number_of_names(tmp_path: Path) -> None:
     told: list[Noticed] = []
-    box = Sandbox(Put(policy=policy(), log="box"), tmp_path, Budget(0), told.append)
+    box = Sandbox(Put(policy=policy(), log="box"), tmp_path, Budget(0), Budget(0), told.append)
     first = box.invent("first.test")
     assert box.invent("first.test") == first
     others = {box.invent(f"n{number}.test") for number in range(sandbox.MAX_INVENTED)}
@@ -21,7 +21,7 @@ def test_invented_addresses_are_kept_for_a_number_of_names(tmp_path: Path) -> No
 
 def test_decisions_are_counted(tmp_path: Path) -> None:
     told: list[Noticed] = []
-    box = Sandbox(Put(policy=policy(), log="box"), tmp_path, Budget(0), told.append)
+    box = Sandbox(Put(policy=policy(), log="box"), tmp_path, Budget(0), Budget(0), told.append)
     for verdict in ("allowed", "failed", "refused", "handled"):
         box.note(Decision(time=1, protocol="tcp", verdict=verdict, rule="r", bytes_up=2))
     found = box.status()
@@ -36,7 +36,11 @@ def test_the_engine_is_told_of_refusals_once_each_and_without_secrets(tmp_path: 
     told: list[Noticed] = []
     secret = Secret("KEY", "atoll_secret_1", ("a.test",), "v4lue")
     box = Sandbox(
-        Put(policy=policy(secrets=(secret,)), log="box"), tmp_path, Budget(0), told.append
+        Put(policy=policy(secrets=(secret,)), log="box"),
+        tmp_path,
+        Budget(0),
+        Budget(0),
+        told.append,
     )
     for host in ("v4lue.test", "b.test", "b.test", "v4lue.test"):
         box.note(Decision(time=1, protocol="dns", verdict="refused", rule="r", host=host))
