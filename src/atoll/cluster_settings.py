@@ -1,7 +1,7 @@
 """The settings of sandboxes that are Pods: a group of `atoll.settings`. Reads nothing."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -18,6 +18,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     replicas: bool = False
     """Whether several engines serve the namespace. Records are custom resources then, and no engine
     needs a disk that outlives it; what engines cannot share is refused."""
+
+    failover: Literal["strict", "lease"] = "strict"
+    """What happens to a sandbox whose node is cut off, where its namespace does not say: `strict`
+    waits until it is known to have ended; `lease` has it end itself, and be started elsewhere."""
+
+    lease: Annotated[int, msgspec.Meta(ge=15, le=240)] = 60
+    """Seconds that a sandbox with `failover` `lease` goes on without hearing of any engine."""
 
     agent_image: str = "atoll/engine"
     """Image whose /opt/atoll/agent is copied into each Pod."""

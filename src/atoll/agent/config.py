@@ -33,6 +33,7 @@ class Config(NamedTuple):
         None  # `env` and `workdir` of an image that only the agent sees
     )
     devices: Devices = Devices()
+    lease: float = 0.0  # seconds until it ends itself unless an engine renews; 0: it does not
     subreapers: bool = True  # whether all kernels of this level know them
 
     @property

@@ -21,6 +21,7 @@ from atoll.agent.commands import Commands, utc_now
 from atoll.agent.config import Config
 from atoll.agent.interpreter.contexts import Contexts
 from atoll.agent.isolation import Isolation
+from atoll.agent.lease import Lease
 from atoll.agent.listener import Gate, open_listener, tune
 from atoll.agent.loop import GONE, READ, Loop
 from atoll.agent.sessions import Sessions
@@ -57,6 +58,7 @@ class Router:
         self.loop.on_child(self._reap)
         self._listener, self._gate = open_listener(config), Gate(config.token)
         self.loop.watch(self._listener.fileno(), READ, self._accept)
+        self._lease = Lease(self.loop, config.lease)
         self._pending: dict[Pending, None] = {}
         self._sessions = Sessions(config.workdir, os.close)
         self._children = Children(config)
@@ -67,6 +69,7 @@ class Router:
         self._waking: set[int] = set()
         self._routes: dict[str, Handler] = {
             "hello": self._hello,
+            "lease": self._lease.renew,
             "assign": self._assign,
             "exec": commands.exec,
             "attach": lambda one: (code if code.knows(one) else commands).attach(one),
@@ -111,6 +114,7 @@ class Router:
             pending.refuse()
 
     def _route(self, request: Request) -> None:
+        self._lease.check()
         try:
             self._gate.check(request.header)
             self._handler(request.header.get("op"))(request)

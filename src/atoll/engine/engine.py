@@ -24,6 +24,7 @@ from atoll.engine.leftovers import reaper
 from atoll.engine.lifecycle.peers import Alone, Peers
 from atoll.engine.lifecycle.sequence import Lifecycle
 from atoll.engine.lifecycle.timers import Timers
+from atoll.engine.link.link import Endpoint
 from atoll.engine.objects.deliveries import Attachment
 from atoll.engine.objects.objects import Objects
 from atoll.engine.objects.outbound import Outbound
@@ -286,10 +287,15 @@ class Engine:
         """Set the defaults of a namespace; running sandboxes see them at their next start."""
         ids.check_namespace(namespace)
         rules.check_defaults(config, self.settings.instance_types)
+        rules.check_failover(config, self.settings)
         await self.store.configure_namespace(namespace, config)
         self._configured[namespace] = config
         self._set_defaults(namespace)
         await self.apply_policies(namespace)
+
+    def endpoint(self, record: Record) -> Endpoint:
+        """Return where the agent of a recorded start is reached."""
+        return self._shared.lifecycle.endpoint(record)
 
     async def refresh_namespace(self, namespace: str) -> None:
         """Follow what another engine stored of a namespace."""

@@ -47,6 +47,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str = "/workspace"
     user: str = "0:0"  # of commands
     mounts: tuple[Mount, ...] = ()
+    lease: float = 0.0  # seconds after which its agent ends it unless renewed; 0: never
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,3 +135,14 @@ class Elsewhere(Protocol):
 
     async def ended(self, host_ref: str) -> None:
         """Wait until the container may have ended; `find` tells whether it has."""
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """What a driver has besides whose hosts may be cut off while their containers run."""
+
+    async def end(self, host_ref: str, timeout: float) -> bool:
+        """Have the container end; return whether its host said within *timeout* seconds that it has."""
+
+    async def abandon(self, host_ref: str) -> None:
+        """Forget a container that is known to have ended though its host does not say so."""

@@ -15,6 +15,7 @@ def configuration(spec: ContainerSpec, **own: Any) -> dict[str, Any]:
         "env": spec.env,
         "hostname": spec.hostname,
         "confine": True,
+        "lease": spec.lease,
         "version": getattr(atoll, "__version__", ""),
         **own,
     }

@@ -12,6 +12,8 @@ Operations (`op` of the header) and their frames, engine → agent ⇢ agent →
 
 =================  =========================================================================
 ``hello``          ⇢ REPLY `protocol, version, generation, pid`
+``lease``          `until?` ⇢ REPLY `now, lease`: the agent's clock, and how long it goes on after what
+                   it told; `until` is an earlier `now` and `lease`, and extends that
 ``exec``           [STDIN* STDIN_CLOSE] [SIGNAL RESIZE CANCEL]*
                    ⇢ STARTED (STDOUT | STDERR | GAP | HEARTBEAT)* (EXITED | ERROR).
                    An `id` the agent knows attaches to that operation instead of running again.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -167,6 +167,7 @@ class NamespaceConfig(Request, frozen=True, kw_only=True):
     warm_pool: Whole | None = None  # containers kept ready of its image and instance type
     egress: EgressDefaults = EgressDefaults()
     secrets: dict[str, SecretUse] = msgspec.field(default_factory=dict)  # by variable
+    failover: Literal["strict", "lease"] | None = None  # in a cluster, when a node is cut off
 
 
 class Version(Result, frozen=True, kw_only=True):

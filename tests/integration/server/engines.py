@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class EngineProcess:
         *flags: str,
         level: str = "fake",
         settings: Mapping[str, str] | None = None,
+        enter: Sequence[str] = (),
     ) -> None:
         self.state_dir = state_dir
         state_dir.mkdir(mode=0o700, exist_ok=True)
@@ -30,6 +31,7 @@ class EngineProcess:
         port = [] if "--port" in flags else ["--no-tcp"]
         self.process = subprocess.Popen(
             [
+                *enter,
                 *(sys.executable, "-m", "atoll.cli.main", "serve", "--state-dir", str(state_dir)),
                 *(*port, "--ready-fd", str(writer), *flags),
             ],

@@ -11,6 +11,8 @@ from typing import Any, Final
 import structlog
 
 from atoll.engine.cluster.documents import Key
+from atoll.engine.cluster.keeping import Keeping
+from atoll.engine.cluster.peers import LeasePeers
 from atoll.engine.cluster.store import ClusterStore
 from atoll.engine.engine import Engine
 from atoll.engine.lifecycle import ending, joining
@@ -28,10 +30,12 @@ class Following:
     Args:
         engine: the engine of this replica.
         store: what it follows.
+        peers: the other replicas.
     """
 
-    def __init__(self, engine: Engine, store: ClusterStore) -> None:
+    def __init__(self, engine: Engine, store: ClusterStore, peers: LeasePeers) -> None:
         self._engine, self._store = engine, store
+        self._keeping = Keeping(engine, store, peers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[Key] = set()
         self._again: set[Key] = set()
@@ -40,6 +44,7 @@ class Following:
         """Begin."""
         self._spawn(self._hear())
         self._spawn(self._tend())
+        self._spawn(self._keeping.run())
 
     async def close(self) -> None:
         """Follow no more."""
@@ -80,6 +85,7 @@ class Following:
         match key.topic:
             case "sandbox":
                 namespace, id = key.parts
+                await self._keeping.heard(namespace, id)
                 await self._engine.ports.refresh((namespace, id))
                 await joining.followed(self._engine.sandbox(namespace, id))
             case "namespace":

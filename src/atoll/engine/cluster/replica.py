@@ -27,7 +27,7 @@ class Replica:
         """Keep *engine* in step with the others; return what ends that."""
         from atoll.engine.cluster.following import Following  # it needs the engine
 
-        following = Following(engine, self.store)
+        following = Following(engine, self.store, self.peers)
         following.open()
         return following.close
 

@@ -1,17 +1,29 @@
 """How a sandbox stops or is destroyed: the work of the transitions ``stop`` and ``destroy``."""
 
+import asyncio
 from typing import TYPE_CHECKING
+
+import structlog
 
 from atoll.engine.egress.stored import Egress
 from atoll.engine.lifecycle import freezing
 from atoll.engine.processes.records import GONE, SLEEP
 from atoll.engine.store import record as rules
 from atoll.errors import ContainerUnavailableError
+from atoll.runtime.base import Remote
 from atoll.wire.sandbox import SandboxOptions, State
 
 if TYPE_CHECKING:
     from atoll.engine.sandbox import Sandbox
 
+
+log = structlog.get_logger(__name__)
+
+END_TIMEOUT = 5.0
+"""Seconds a node has to say that a sandbox with a lease has ended; else its lease is waited out."""
+
+LOOK = 1.0
+"""Seconds between two looks at whether the node says it after all."""
 
 TERM = "SIGTERM"
 """What commands are told first when their sandbox stops."""
@@ -43,16 +55,68 @@ async def clean_up(box: "Sandbox") -> None:
     if endpoint:
         endpoint.cut()
     box.shared.faults.at("sleep.removed")
-    asleep = record.state is State.STOPPING
+    fenced = box.entry.existing.fencing
+    asleep = record.state is State.STOPPING and not fenced
     await box.shared.processes.watches.gone(record.key, SLEEP if asleep else GONE)
     never_ran = record.state is State.STARTING and record.started_at is None
     await box.entry.save(
         state=State.CREATED if never_ran else State.STOPPED,
-        reason=record.reason if asleep else _ended(record.state),
+        reason=rules.NODE_LOST if fenced else record.reason if asleep else _ended(record.state),
         host_ref=None,
     )
     box.left()
     box.shared.objects.stopped(box)
+
+
+async def fence(box: "Sandbox") -> None:
+    """Have a sandbox with a lease, which no engine reaches, end itself; wait until it must have."""
+    endpoint = box.endpoint
+    await box.entry.save(state=State.STOPPING, reason=rules.FENCING)
+    box.shared.faults.at("fence.recorded")
+    if endpoint:
+        endpoint.cut()
+    await clean_up(box)
+
+
+async def _outlive(box: "Sandbox", host_ref: str, lease: float) -> None:
+    """Wait until what has a lease has ended: its node says so, or nobody can have renewed it.
+
+    Raises:
+        ContainerUnavailableError: the cluster's API is not there.
+    """
+    runtime = box.shared.lifecycle.endpoint(box.entry.existing).runtime
+    if not isinstance(runtime, Remote):
+        raise TypeError(f"level {runtime.level} has no leases")
+    if not box.entry.existing.fencing:
+        if await runtime.end(host_ref, END_TIMEOUT):
+            return
+        if not box.is_in(State.STARTING):
+            await box.entry.save(state=State.STOPPING, reason=rules.FENCING)
+    if box.entry.existing.fencing:  # of a start under way nobody renews anything, and nothing runs
+        log.warning("waiting for the end of a lease", sandbox=box.id, host_ref=host_ref)
+        if await _ended_first(box, runtime, host_ref, lease):
+            return
+    await runtime.abandon(host_ref)
+
+
+async def _ended_first(box: "Sandbox", runtime: Remote, host_ref: str, lease: float) -> bool:
+    """Return whether its node said that it has ended before it must have."""
+    over = asyncio.create_task(box.shared.peers.outlived(host_ref, lease))
+    try:
+        while not over.done():
+            if await runtime.end(host_ref, LOOK):
+                return True
+        over.result()
+    finally:
+        over.cancel()
+    return False
+
+
+def _lease(box: "Sandbox") -> float:
+    record = box.entry.existing
+    if record.state is State.STARTING:
+        return rules.lease(box.defaults, box.shared.settings)
+    return record.in_force.lease if record.in_force else 0.0
 
 
 async def _remove(box: "Sandbox", host_ref: str) -> None:
@@ -62,6 +126,8 @@ async def _remove(box: "Sandbox", host_ref: str) -> None:
         ContainerUnavailableError: its container is still there, so there must not be another one.
     """
     life = box.shared.lifecycle
+    if lease := _lease(box):
+        await _outlive(box, host_ref, lease)
     if await life.remove(host_ref):
         return
     for runtime in life.parts.runtimes.values():

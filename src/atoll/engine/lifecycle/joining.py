@@ -109,6 +109,8 @@ async def join(box: "Sandbox") -> None:
 async def part(box: "Sandbox") -> None:
     """Forget a start that another engine ended."""
     owner = box.namespace, box.id
+    if box.endpoint:
+        box.endpoint.cut()
     box.forget_endpoint()
     await box.shared.processes.watches.release(owner)
     if owner in box.shared.live:

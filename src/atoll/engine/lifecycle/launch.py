@@ -39,6 +39,7 @@ class Launch:
     trust_env: dict[str, str] = field(default_factory=dict)
     policy: SandboxPolicy | None = None  # None: it is nobody's yet, and nothing runs in it
     authority: Authority | None = None
+    lease: float = 0.0  # seconds; see `InForce.lease`
     endpoint: Endpoint | None = None
     seen_env: dict[str, str] = field(default_factory=dict)  # the image's, as the agent found it
     seen_workdir: str = ""

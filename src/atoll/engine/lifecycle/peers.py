@@ -14,6 +14,13 @@ class Peers(Protocol):
     def note_step(self, wanted: SandboxOptions) -> float:
         """Return the seconds of activity of a sandbox that are worth a write of its record."""
 
+    async def outlived(self, host_ref: str, lease: float) -> None:
+        """Wait until a start, which nobody may renew any more, has ended itself.
+
+        Args:
+            lease: its seconds.
+        """
+
 
 class Alone:
     """An engine whose records nobody else writes."""
@@ -25,3 +32,7 @@ class Alone:
     def note_step(self, wanted: SandboxOptions) -> float:  # noqa: ARG002
         """Return the smallest step: a write costs next to nothing."""
         return 1.0
+
+    async def outlived(self, host_ref: str, lease: float) -> None:
+        """Nobody renewed anything."""
+        raise AssertionError(f"{host_ref} has a lease of {lease} s, and nobody to renew it")

@@ -117,6 +117,7 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
     launch = Launch(record, origin.options, size, variables.layers(box.defaults, record))
     launch.volumes, launch.base, launch.image_name = volumes, origin.snapshot, origin.image
     launch.authority, launch.policy = authority, control.policy(box)
+    launch.lease = rules.lease(box.defaults, shared.settings)
     endpoint = await shared.lifecycle.start(launch)
     force, before = in_force(shared.lifecycle, launch), record.in_force
     if before:  # what carried sessions know

@@ -210,6 +210,7 @@ def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:
         workdir=config.workdir or "/workspace",
         user=config.user or "0:0",
         mounts=tuple(launch.mounts),
+        lease=launch.lease,
     )
 
 
@@ -266,5 +267,6 @@ def in_force(life: "Lifecycle", launch: Launch) -> InForce:
         workdir=launch.seen_workdir or image.config.workdir or "/workspace",
         user=image.config.user or "0:0",
         volumes=launch.volumes,
+        lease=launch.lease,
         command=[*image.config.entrypoint, *image.config.cmd],
     )

@@ -47,6 +47,8 @@ IDLE = "idle"
 RESTORED = "restored"
 MEMORY = "memory"
 DISK = "disk"
+FENCING = "fencing"
+NODE_LOST = "node_lost"
 TTL = "ttl"
 FREEZE_FAILED = "freeze_failed"
 START_FAILED = "start_failed"
@@ -91,6 +93,7 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True):
     user: str = "0:0"
     command: list[str] = []  # the image's entry point and command
     volumes: dict[str, Mounted] = {}  # by path inside
+    lease: float = 0.0  # seconds until its agent ends it unless renewed; 0: never
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +124,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str]:
         """Namespace and id: what is unique."""
         return self.namespace, self.id
+
+    @property
+    def fencing(self) -> bool:
+        """Whether nobody renews its lease any more, so that it is known to end."""
+        return self.state is State.STOPPING and self.reason == FENCING
 
     @property
     def live(self) -> bool:
@@ -228,6 +236,23 @@ def check_defaults(config: NamespaceConfig, types: Mapping[str, InstanceType]) -
     stored.check_defaults(config.egress)
     if config.max_instances is not None and config.max_instances < 0:
         _refuse("maxInstances", config.max_instances, "a limit cannot be negative")
+
+
+def lease(namespace: NamespaceConfig, settings: Settings) -> float:
+    """Return the seconds that a sandbox goes on without its engines; 0: it always does."""
+    cluster = settings.cluster
+    failover = namespace.failover or cluster.failover
+    return float(cluster.lease) if failover == "lease" and cluster.replicas else 0.0
+
+
+def check_failover(config: NamespaceConfig, settings: Settings) -> None:
+    """Refuse leases where nobody renews them."""
+    if config.failover == "lease" and not settings.cluster.replicas:
+        raise NotSupportedByRuntimeError(
+            "only engines with replicas renew leases",
+            context={"field": "failover", "value": "lease"},
+            suggestion="set cluster.replicas, or leave failover out",
+        )
 
 
 def check_env(env: Mapping[str, str | None]) -> None:

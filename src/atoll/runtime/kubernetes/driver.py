@@ -169,6 +169,29 @@ class KubernetesRuntime:
                 retry_after=10.0,
             ) from None
 
+    async def end(self, host_ref: str, timeout: float) -> bool:
+        """See `Remote.end`."""
+        try:
+            await self._delete("pods", host_ref)
+            await self._pods.ask(host_ref)
+            await self._pods.until(host_ref, status.stopped, timeout)
+        except ApiError as error:
+            raise status.unavailable(error) from error
+        except TimeoutError:
+            return False
+        return True
+
+    async def abandon(self, host_ref: str) -> None:
+        """See `Remote.abandon`. It is this start's Pod only: no other has its name, nor its uid."""
+        try:
+            if found := await self._pods.ask(host_ref):
+                path, uid = self._path("pods", host_ref), found["metadata"]["uid"]
+                await self._api.delete(path, grace=0, uid=uid)
+                await self._pods.ask(host_ref)
+        except ApiError as error:
+            if not error.conflict:
+                raise status.unavailable(error) from error
+
     async def pause(self, host_ref: str) -> None:
         """Refuse: nobody outside a Pod can freeze it."""
         raise NotSupportedByRuntimeError(

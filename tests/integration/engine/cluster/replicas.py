@@ -42,7 +42,7 @@ class Replicas:
         engine_id = await store.meta("engine_id", "e0")
         engine = Engine(settings, store, engine_id, self.world.parts(), peers)
         await engine.recover()
-        following = Following(engine, store)
+        following = Following(engine, store, peers)
         following.open()
         try:
             yield engine
