@@ -15,15 +15,19 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from tools import kit_images
 
 from atoll.runtime.kubernetes import api
-from atoll.runtime.kubernetes.api import Api
+from atoll.runtime.kubernetes.api import Api, ApiError
 
 NETWORK = "/var/run/netns/bx-cp"
 """Where the kit's API is reached."""
+
+OUTAGES = "50"
+"""Schedules of outages: each takes about a minute."""
 
 SPARE = 5
 """Volumes kept ready: a claim is then bound at once."""
@@ -41,10 +45,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kubeconfig", default="")
     parser.add_argument("--kit", default="")
-    parser.add_argument("--keep-volumes", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     given, arguments = parser.parse_known_args()
-    if given.keep_volumes:
-        asyncio.run(keep_volumes())
+    if given.keep:
+        asyncio.run(keep(given.kit))
     if given.kubeconfig:
         return run(Path(given.kubeconfig), arguments, [])
     if not given.kit:
@@ -73,17 +77,19 @@ def on_kit(kit: Path, arguments: list[str]) -> int:
         os.environ["ATOLL_TEST_KIT"] = str(cache / "run")
         os.environ["ATOLL_CLUSTER_PULL_POLICY"] = "Never"
         os.environ["ATOLL_CLUSTER_ENFORCES_POLICIES"] = "false"  # a bridge does not
-        return run(kubeconfig, arguments, ["nsenter", f"--net={NETWORK}"], volumes=True)
+        os.environ["ATOLL_CLUSTER_KIT"] = str(kit.resolve())
+        os.environ.setdefault("ATOLL_OUTAGES", OUTAGES)
+        return run(kubeconfig, arguments, ["nsenter", f"--net={NETWORK}"], str(kit))
     finally:
         if not running:
             subprocess.run([kit, "down"], check=False)
 
 
-def run(kubeconfig: Path, arguments: list[str], enter: list[str], *, volumes: bool = False) -> int:
+def run(kubeconfig: Path, arguments: list[str], enter: list[str], kit: str = "") -> int:
     os.environ["ATOLL_CLUSTER_KUBECONFIG"] = str(kubeconfig)
     keeper = None
-    if volumes:
-        keep = [*enter, sys.executable, "-m", "tools.test_cluster", "--keep-volumes"]
+    if kit:
+        keep = [*enter, sys.executable, "-m", "tools.test_cluster", "--keep", "--kit", kit]
         keeper = subprocess.Popen(keep)
     try:
         test = [*enter, sys.executable, "-m", "pytest", "-m", "slow or not slow"]
@@ -115,22 +121,68 @@ def load_images(kit: Path, *, engine: bool) -> kit_images.Wanted:
     return wanted
 
 
+async def keep(kit: str) -> None:
+    """Be what a cluster has that a kit lacks."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(keep_volumes())
+        group.create_task(start_again(kit))
+
+
+async def start_again(kit: str) -> None:
+    """Start what tests of outages have ended, as a node's own init would: by a file of its name."""
+    run_dir = Path(os.environ["ATOLL_CLUSTER_KUBECONFIG"]).parent
+    wanted = run_dir / "again"
+    wanted.mkdir(exist_ok=True)
+    kubelets = {file.name: Program(file) for file in (run_dir / "pids").glob("kubelet-*")}
+    while True:
+        for file in wanted.iterdir():
+            if file.name in kubelets:
+                kubelets[file.name].start()
+            elif kit and file.name == "apiserver":
+                await (await asyncio.create_subprocess_exec(kit, "apiserver-start")).wait()
+            file.unlink()
+        await asyncio.sleep(0.1)
+
+
+class Program:
+    """A program that runs in namespaces of its own; with it they would go, but for these handles."""
+
+    def __init__(self, pid_file: Path) -> None:
+        self._pid_file, pid = pid_file, int(pid_file.read_text())
+        self._argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+        told = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")[:-1]
+        self._environ = dict(one.split(b"=", 1) for one in told)
+        self._spaces = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("mnt", "net")]
+
+    def start(self) -> None:
+        mounts, net = (f"/proc/self/fd/{fd}" for fd in self._spaces)
+        done = subprocess.Popen(
+            ["nsenter", f"--mount={mounts}", f"--net={net}", *self._argv],
+            env=self._environ, pass_fds=self._spaces, start_new_session=True,
+            stdin=-3, stdout=-3, stderr=-3,
+        )  # fmt: skip
+        self._pid_file.write_text(f"{done.pid}\n")
+
+
 async def keep_volumes() -> None:
     """Keep some volumes ready, as a provisioner would make them when they are claimed."""
     cluster = await Api.connect(Path(os.environ["ATOLL_CLUSTER_KUBECONFIG"]))
-    volumes = "/api/v1/persistentvolumes"
     with tempfile.TemporaryDirectory(prefix="atoll-volumes-", ignore_cleanup_errors=True) as base:
         while True:
-            found = (await cluster.call("GET", volumes))["items"]
-            phases = [one["status"].get("phase") for one in found]
-            for one, phase in zip(found, phases, strict=True):
-                if phase in {"Released", "Failed"}:
-                    await cluster.delete(f"{volumes}/{one['metadata']['name']}")
-            for _ in range(
-                SPARE - sum(phase in {"Available", "Pending", None} for phase in phases)
-            ):
-                await cluster.create(volumes, _volume(Path(base)))
+            with suppress(ApiError):  # tests stop it
+                await _provide(cluster, Path(base))
             await asyncio.sleep(0.3)
+
+
+async def _provide(cluster: Api, base: Path) -> None:
+    volumes = "/api/v1/persistentvolumes"
+    found = (await cluster.call("GET", volumes))["items"]
+    phases = [one["status"].get("phase") for one in found]
+    for one, phase in zip(found, phases, strict=True):
+        if phase in {"Released", "Failed"}:
+            await cluster.delete(f"{volumes}/{one['metadata']['name']}")
+    for _ in range(SPARE - sum(phase in {"Available", "Pending", None} for phase in phases)):
+        await cluster.create(volumes, _volume(base))
 
 
 def _volume(base: Path) -> api.Object:

@@ -67,6 +67,8 @@ class ScriptedRuntime:
     def __init__(self) -> None:
         self.running: dict[str, ContainerSpec] = {}
         self.paused: set[str] = set()
+        self.cut: set[str] = set()  # whose hosts answer nobody
+        self.abandoned: list[str] = []
         self.names: dict[str, str] = {}
         self.generations: dict[str, int] = {}
         self.pid = 1  # of every container
@@ -141,6 +143,17 @@ class ScriptedRuntime:
         return [*self.running]
 
     async def remove(self, host_ref: str) -> None:
+        self.kill(host_ref)
+
+    async def end(self, host_ref: str, timeout: float) -> bool:
+        if host_ref in self.cut:
+            await asyncio.sleep(timeout)
+            return False
+        self.kill(host_ref)
+        return True
+
+    async def abandon(self, host_ref: str) -> None:
+        self.abandoned.append(host_ref)
         self.kill(host_ref)
 
     async def pause(self, host_ref: str) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from integration.server.engines import EngineProcess
@@ -64,11 +64,16 @@ class Site:
                       ("addr", "add", f"{self.address}/24", "dev", ours)):  # fmt: skip
             await run("ip", "-n", self.name, *words)
         for node in NODES:
-            await run("ip", "-n", self.name, "route", "add", _pods_of(node), "via", f"10.77.0.1{node}")
+            await run(
+                "ip", "-n", self.name, "route", "add", _pods_of(node), "via", f"10.77.0.1{node}"
+            )
 
     async def remove(self) -> None:
-        """Remove it; its links go with it."""
-        await run("ip", "netns", "del", self.name)
+        """Remove it, its link first: a namespace goes only some time after it was deleted."""
+        with suppress(AssertionError):
+            await run("ip", "-n", f"{_PREFIX}-sw", "link", "del", f"p{self.name}")
+        with suppress(AssertionError):
+            await run("ip", "netns", "del", self.name)
 
     @property
     def enter(self) -> tuple[str, ...]:
@@ -93,35 +98,26 @@ class Site:
         await self.cut_from()
 
 
-class Kubelet:
-    """The kubelet of one node, which can be killed and started again."""
+_RUN = Path(os.environ.get("ATOLL_CLUSTER_KUBECONFIG", "/")).parent
 
-    def __init__(self, node: int) -> None:
-        self._node = node
-        run_dir = Path(os.environ["ATOLL_CLUSTER_KUBECONFIG"]).parent
-        self._pid_file = run_dir / "pids" / f"kubelet-n{node}"
 
-    @asynccontextmanager
-    async def killed(self) -> AsyncIterator[None]:
-        """Kill it; start it again, in the namespaces that it had."""
-        pid = int(self._pid_file.read_text())
-        argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
-        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")[:-1]
-        mounts, net = (os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("mnt", "net"))
-        os.kill(pid, signal.SIGKILL)
-        try:
-            yield
-        finally:
-            enter = ("nsenter", f"--mount=/proc/self/fd/{mounts}", f"--net=/proc/self/fd/{net}")
-            with open(os.devnull, "r+") as nothing:
-                again = subprocess.Popen(
-                    [*enter, *argv], env=dict(one.split(b"=", 1) for one in environ),  # type: ignore[misc]
-                    pass_fds=[mounts, net], stdin=nothing, stdout=nothing, stderr=nothing,
-                    start_new_session=True,
-                )  # fmt: skip
-            self._pid_file.write_text(f"{again.pid}\n")
-            os.close(mounts)
-            os.close(net)
+async def _again(name: str) -> None:
+    """Have the keeper of `tools/test_cluster.py` start what was ended: what tests start ends with them."""
+    wanted = _RUN / "again" / name
+    wanted.touch()
+    async with asyncio.timeout(60):
+        while wanted.exists():
+            await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def kubelet_killed(node: int) -> AsyncIterator[None]:
+    """Kill the kubelet of a node; its Pods live on."""
+    os.kill(int((_RUN / "pids" / f"kubelet-n{node}").read_text()), signal.SIGKILL)
+    try:
+        yield
+    finally:
+        await _again(f"kubelet-n{node}")
 
 
 @asynccontextmanager
@@ -141,7 +137,7 @@ async def api_stopped() -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await kit("apiserver-start")
+        await _again("apiserver")
 
 
 @asynccontextmanager
@@ -151,8 +147,9 @@ async def replicas(base: Path, **settings: str) -> AsyncIterator[list[tuple[Site
         made = []
         for number in (1, 2):
             site = Site(number)
-            await site.make()
+            await site.remove()
             stack.push_async_callback(site.remove)
+            await site.make()
             engine = await asyncio.to_thread(
                 EngineProcess, base / site.name, level="kubernetes", settings=settings,
                 enter=site.enter,

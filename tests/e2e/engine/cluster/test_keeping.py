@@ -5,6 +5,7 @@ all copies of it share. When everything has healed, no two of these files overla
 """
 
 import asyncio
+import itertools
 import os
 import random
 import secrets
@@ -19,7 +20,7 @@ import pytest
 
 import clusters
 from e2e.engine.cluster import fleet, outages
-from e2e.engine.cluster.outages import Kubelet, Site
+from e2e.engine.cluster.outages import Site
 from integration.server.engines import EngineProcess
 
 pytestmark = [
@@ -28,9 +29,8 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-SHORT = 3
-SCHEDULES = int(os.environ.get("ATOLL_OUTAGES", SHORT))
-FIRST = int(os.environ.get("ATOLL_OUTAGES_FIRST", 0))
+SCHEDULES = int(os.environ.get("ATOLL_OUTAGES", "3"))
+FIRST = int(os.environ.get("ATOLL_OUTAGES_FIRST", "0"))
 BOXES = 4
 LEASE = 15
 
@@ -70,7 +70,7 @@ FAULTS: dict[str, Fault] = {
     "a replica is cut off from two nodes": lambda rng, sites: _SiteCut(
         rng.choice(sites), nodes=rng.sample(outages.NODES, 2)
     ),
-    "a kubelet is killed": lambda rng, _: Kubelet(rng.choice(outages.NODES)).killed(),
+    "a kubelet is killed": lambda rng, _: outages.kubelet_killed(rng.choice(outages.NODES)),
     "the API's server is stopped": lambda _, __: outages.api_stopped(),
     "one replica has only the API": _split,
     "the other one has only the nodes": lambda _, sites: _SiteCut(sites[1], api=True),
@@ -86,7 +86,6 @@ KINDS = (
     ("a replica is cut off from the API",),
 )
 """Seeds take them in turn; every other one has one more."""
-
 
 
 def schedule(seed: int) -> list[tuple[str, float, float]]:
@@ -136,10 +135,12 @@ async def answered(engine: EngineProcess, id: str, command: str, seconds: float 
 def overlaps(copies: Copies) -> list[float]:
     """Return the seconds between the end of each copy and the begin of the next; negative: overlap."""
     ordered = sorted(copies)
-    return [after[0] - before[1] for before, after in zip(ordered, ordered[1:], strict=False)]
+    return [after[0] - before[1] for before, after in itertools.pairwise(ordered)]
 
 
-async def within(fault: str, begin: float, seconds: float, rng: random.Random, sites: list[Site]) -> None:
+async def within(
+    fault: str, begin: float, seconds: float, rng: random.Random, sites: list[Site]
+) -> None:
     await asyncio.sleep(begin)
     async with FAULTS[fault](rng, sites):
         await asyncio.sleep(seconds)

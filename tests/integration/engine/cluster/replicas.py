@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+from atoll.cluster_settings import ClusterSettings
 from atoll.engine.cluster.following import Following
 from atoll.engine.cluster.peers import LeasePeers
 from atoll.engine.cluster.store import ClusterStore
@@ -26,7 +27,10 @@ class Replicas:
 
     @asynccontextmanager
     async def opened(
-        self, actor: str, lifecycle: LifecycleSettings | None = None
+        self,
+        actor: str,
+        lifecycle: LifecycleSettings | None = None,
+        cluster: ClusterSettings | None = None,
     ) -> AsyncIterator[Engine]:
         state_dir: Path = self.world.state_dir / actor
         (state_dir / "run").mkdir(parents=True, exist_ok=True)
@@ -34,6 +38,7 @@ class Replicas:
             storage=StorageSettings(state_dir=state_dir, cache_dir=state_dir),
             runtime=RuntimeSettings(default="scripted", start_timeout=5),
             lifecycle=lifecycle or LifecycleSettings(),
+            cluster=cluster or ClusterSettings(replicas=True),
         )
         api = cast("Api", self.cluster)
         peers = LeasePeers(api, "atoll", actor)
