@@ -155,6 +155,7 @@ class Program:
         self._spaces = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in ("mnt", "net")]
 
     def start(self) -> None:
+        """Start it again, where it was."""
         mounts, net = (f"/proc/self/fd/{fd}" for fd in self._spaces)
         done = subprocess.Popen(
             ["nsenter", f"--mount={mounts}", f"--net={net}", *self._argv],
