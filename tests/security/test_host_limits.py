@@ -4,10 +4,12 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from atoll.host import linux
+from atoll.runtime.oci import cgroup_files
 from e2e.runtime.boxes import Bench, Box
 from e2e.runtime.roots import ID_BASE
 
@@ -81,6 +83,56 @@ async def test_a_sandbox_whose_namespace_root_owns_takes_all(
         await asyncio.sleep(1)
         assert await asyncio.to_thread(take, second, "message_queue", most=1) == 0
         assert await holding > 1
+
+
+_QUEUE = """
+import resource, socket
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+listener = socket.create_server(("127.0.0.1", 0), backlog=1000)
+pairs, queued = [], 0
+while queued < {most} and len(pairs) < 300:
+    sender = socket.create_connection(listener.getsockname())
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+    sender.setblocking(False)
+    pairs.append((sender, listener.accept()[0]))
+    try:
+        while queued < {most}:
+            queued += sender.send(bytes(1 << 16))
+    except BlockingIOError:
+        pass
+print(queued)
+"""
+_QUEUED = 100 << 20
+
+
+async def queued(bench: Bench) -> int:
+    """Bytes that a sandbox of 64 MiB has the kernel keep for sockets that nobody reads."""
+    async with bench.running(memory=64 << 20) as box:
+        done = box.exec(box.argv(_QUEUE.format(most=_QUEUED)))
+        return int(done.stdout or 0)  # or it was ended for lack of memory
+
+
+async def test_what_sockets_queue_has_an_end(bench: Bench) -> None:
+    """Memory of TCP is one for the whole host: a sandbox of 256 MiB once took 2.2 GB, and all of it."""
+    assert await queued(bench) < 64 << 20
+
+
+@pytest.mark.skipif(
+    not os.path.isdir("/sys/fs/cgroup/memory"), reason="cgroup v2 counts it as memory"
+)
+async def test_sockets_without_a_limit_are_noticed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weakened run."""
+    write = cgroup_files.write
+
+    def without(path: Path, value: object) -> None:
+        if "kmem" not in path.name:
+            write(path, value)
+
+    monkeypatch.setattr(cgroup_files, "write", without)
+    assert await queued(bench) >= _QUEUED
 
 
 async def test_a_sandbox_has_an_end_of_terminals(bench: Bench) -> None:

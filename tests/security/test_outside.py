@@ -37,7 +37,7 @@ def site(running: Site) -> Iterator[Site]:
 
 QUICK = [
     files.target_swap, files.archive_members, files.image_unchanged, files.read_only_volumes,
-    files.links, copies.shared_state, copies.forks, callers.tenants, callers.against_the_host,
+    files.limit_of_a_volume, files.links, copies.shared_state, copies.forks, callers.tenants, callers.against_the_host,
     previews.previews,
 ]  # fmt: skip
 
@@ -96,6 +96,11 @@ def test_a_volume_that_is_not_read_only_is_noticed(
 
     monkeypatch.setattr(files, "result", told)
     assert "the volume has changed" in files.read_only_volumes(site)
+
+
+def test_a_larger_volume_is_noticed(site: Site) -> None:
+    (found,) = files.limit_of_a_volume(site, size=200_000_000)
+    assert found.startswith("wrote ")
 
 
 def test_a_folder_of_the_host_that_is_inside_is_noticed(

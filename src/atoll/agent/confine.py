@@ -38,6 +38,13 @@ CLONE_NEW: Final = 0x7E02_0080
 
 TIOCSTI: Final = 0x5412
 TIOCLINUX: Final = 0x541C
+_BTRFS: Final = 0x9400
+"""Requests of btrfs. Whoever may write to a folder may make a subvolume in it: one in a volume has a
+limit of its own, none, and is in no snapshot."""
+
+_CLONING: Final = (0x4004_9409, 0x4020_940D, 0xC018_9436)
+"""FICLONE, FICLONERANGE and FIDEDUPERANGE have numbers of btrfs and are anybody's: `cp --reflink`."""
+
 _AF_REFUSED: Final = (17, 38, 40)  # PACKET, ALG, VSOCK
 _ROUTER: Final = 1
 _PRIO_USER, _IOPRIO_WHO_USER = 2, 3
@@ -109,12 +116,14 @@ ARCHITECTURES: Final[Mapping[str, Arch]] = {"x86_64": X86_64, "aarch64": AARCH64
 _X32_BIT: Final = 0x4000_0000
 
 _LOAD, _JUMP_EQUAL, _JUMP_SET, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_AND: Final = 0x54
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _ALLOW: Final = 0x7FFF_0000
 _KILL: Final = 0x8000_0000
 _ERRNO: Final = 0x0005_0000
 _REFUSE: Final = _ERRNO | errno.EPERM
 _MISSING: Final = _ERRNO | errno.ENOSYS
+_NO_REQUEST: Final = _ERRNO | errno.ENOTTY
 
 
 class Step(NamedTuple):
@@ -146,7 +155,7 @@ def seccomp_program(arch: Arch) -> bytes:
     for name in _REFUSED:
         steps += _answer(_JUMP_EQUAL, calls[name], _REFUSE)
     steps += _argument(calls["clone"], 0, [(_JUMP_SET, CLONE_NEW)])
-    steps += _argument(calls["ioctl"], 1, [(_JUMP_EQUAL, TIOCSTI), (_JUMP_EQUAL, TIOCLINUX)])
+    steps += _requests(calls["ioctl"])
     steps += _argument(calls["socket"], 0, [(_JUMP_EQUAL, family) for family in _AF_REFUSED])
     for name in _OF_PROCESSES:
         steps += _argument(calls[name], 0, [(_JUMP_EQUAL, _ROUTER)])
@@ -154,6 +163,18 @@ def seccomp_program(arch: Arch) -> bytes:
         steps += _arguments(calls[name], [(0, _JUMP_EQUAL, everybody), (1, _JUMP_EQUAL, _ROUTER)])
     steps.append(Step(_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _requests(ioctl: int) -> list[Step]:
+    """Refuse typing into terminals, and have all files be on a file system that is not btrfs."""
+    body = [Step(_LOAD, 0, 0, _ARGUMENTS + 8)]
+    for request in (TIOCSTI, TIOCLINUX):
+        body += _answer(_JUMP_EQUAL, request, _REFUSE)
+    for request in _CLONING:
+        body += _answer(_JUMP_EQUAL, request, _ALLOW)
+    body.append(Step(_AND, 0, 0, 0xFF00))
+    body += [*_answer(_JUMP_EQUAL, _BTRFS, _NO_REQUEST), Step(_RETURN, 0, 0, _ALLOW)]
+    return [Step(_JUMP_EQUAL, 0, len(body), ioctl), *body]
 
 
 def _answer(jump: int, value: int, answer: int) -> list[Step]:

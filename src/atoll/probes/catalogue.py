@@ -64,6 +64,7 @@ PROBES: tuple[Probe, ...] = (
     _outside(18, "links against files", "files.links", "a folder of the host inside"),
     _outside(19, "exhaustion", "exhaustion.neighbours",
              "an attack on the very sandbox that is timed"),
+    _outside(19, "limit of a volume", "files.limit_of_a_volume", "a volume of a larger size"),
     Probe(20, "terminal injection", "kernel.terminal_injection", _UNFILTERED),
     _outside(21, "previews", "previews.previews", "a visitor who always reaches the first preview"),
     _outside(22, "forks told apart", "copies.forks", "two forks that are one sandbox"),

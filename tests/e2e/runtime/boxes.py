@@ -37,12 +37,16 @@ class Box(Client):
 
     def python(self, script: str, **fields: Any) -> str:
         """Run a Python script as a command, by the interpreter that every sandbox has."""
+        done = self.exec(self.argv(script), **fields)
+        assert done.code == 0, done
+        return done.stdout.decode()
+
+    def argv(self, script: str) -> list[str]:
+        """Return the command that runs a Python script."""
         library = f"{AGENT_DIR}/lib"
         loader = next(self.runtime.agent.path.glob("lib/ld-*")).name
         argv = [f"{library}/{loader}", "--library-path", library, f"{AGENT_DIR}/bin/python"]
-        done = self.exec([*argv, "-I", "-S", "-c", script], **fields)
-        assert done.code == 0, done
-        return done.stdout.decode()
+        return [*argv, "-I", "-S", "-c", script]
 
 
 class Bench:

@@ -33,6 +33,8 @@ def run(program: bytes, arch: int, number: int, *arguments: int) -> int:
         at += 1
         if code == 0x20:
             (accumulator,) = struct.unpack_from("=I", data, value)
+        elif code == 0x54:
+            accumulator &= value
         elif code == 0x15:
             at += if_true if accumulator == value else if_false
         elif code == 0x35:
@@ -84,6 +86,19 @@ def test_typing_into_a_terminal_is_refused(arch: Arch) -> None:
     for request in (0x5412, 0x541C, 0xFFFFFFFF_00005412):
         assert answer(arch, "ioctl", 0, request) == EPERM
     assert answer(arch, "ioctl", 0, 0x5413) == ALLOW
+
+
+@both
+def test_no_request_of_btrfs_passes_but_cloning(arch: Arch) -> None:
+    """A subvolume in a volume is outside of its limit, and nobody needs a capability to make one."""
+    enotty = 0x00050000 | errno.ENOTTY
+    create, create_v2, snapshot, info = 0x5000940E, 0x50009418, 0x50009417, 0x81F8943C
+    for request in (create, create_v2, snapshot, info, 0xFFFFFFFF_5000940E):
+        assert answer(arch, "ioctl", 3, request) == enotty
+    for cloning in (0x40049409, 0x4020940D, 0xC0189436):
+        assert answer(arch, "ioctl", 3, cloning) == ALLOW
+    for other in (0x5413, 0x80086601, 0x94, 0x95_00):
+        assert answer(arch, "ioctl", 3, other) == ALLOW
 
 
 @both

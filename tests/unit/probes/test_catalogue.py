@@ -53,6 +53,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "test_outside.py::test_a_mount_of_the_whole_bucket_is_noticed": ("buckets.boundary",),
     "test_outside.py::test_a_preview_that_anybody_reaches_is_noticed": ("previews.previews",),
     "test_outside.py::test_a_shell_that_runs_what_it_is_given_is_noticed": ("callers.injection",),
+    "test_outside.py::test_a_larger_volume_is_noticed": ("files.limit_of_a_volume",),
     "test_outside.py::test_a_volume_that_is_not_read_only_is_noticed": ("files.read_only_volumes",),
     "test_outside.py::test_an_archive_that_gets_out_is_noticed": (
         "files.archive_members",

@@ -198,6 +198,41 @@ def read_only_volumes(site: Site) -> list[str]:
     return found + ([] if "30" in told.split() else [f"no EROFS but {told.strip()}"])
 
 
+def limit_of_a_volume(site: Site, size: int = 20_000_000) -> list[str]:
+    """19: root inside brings no more into a volume than its limit, by no kind of folder."""
+    place = f"/v2/namespaces/{NAMESPACE}/volumes"
+    result(site.client.post(place, json={"name": "small", "size": size}))
+    told = site.box(volumes={"/small": "small"}).python(_FILL)
+    made, written = told.splitlines()[:-1], int(told.splitlines()[-1])
+    return made + ([f"wrote {written} bytes"] if written > 30_000_000 else [])
+
+
+_FILL = """
+import fcntl, os, struct
+for name, request, content in (
+    ("subvolume", 0x5000940E, struct.pack("q4088s", 0, b"made-1")),
+    ("subvolume of version 2", 0x50009418, struct.pack("q48s4040s", 0, b"", b"made-2")),
+    ("snapshot", 0x50009401, struct.pack("q4088s", 3, b"made-3")),
+):
+    folder = os.open("/small", os.O_RDONLY)
+    try:
+        fcntl.ioctl(folder, request, bytearray(content))
+    except OSError:
+        pass
+    else:
+        print("made a", name)
+    os.close(folder)
+written = 0
+for top in ("/small", *(entry.path for entry in os.scandir("/small") if entry.is_dir())):
+    try:
+        with open(top + "/file", "wb", buffering=0) as file:
+            for _ in range(64):
+                written += file.write(os.urandom(1 << 20))
+            os.fsync(file.fileno())
+    except OSError:
+        pass
+print(written)
+"""
 _WRITE_ANYWAY = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)

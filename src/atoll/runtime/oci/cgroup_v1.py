@@ -35,6 +35,9 @@ class CgroupV1:
         # Memory and swap together: absent where the kernel does not account for swap.
         with suppress(FileNotFoundError):
             files.write(memory / "memory.memsw.limit_in_bytes", limits.memory)
+        # What sockets queue is not in the first limit, and no limit of it is the host's memory.
+        with suppress(FileNotFoundError):
+            files.write(memory / "memory.kmem.tcp.limit_in_bytes", limits.memory // 4)
         files.write(cpu / "cpu.cfs_period_us", CPU_PERIOD)
         files.write(cpu / "cpu.cfs_quota_us", limits.quota)
         files.write(self._dir("pids", "user") / "pids.max", limits.pids)

@@ -8,7 +8,12 @@ from atoll.runtime.oci.cgroup_v1 import CgroupV1
 PATH = PurePosixPath("atoll/e1/box")
 LIMITS = Limits(memory=256 << 20, cpu=0.5, pids=100)
 FILES = {
-    "memory": ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control"],
+    "memory": [
+        "memory.limit_in_bytes",
+        "memory.memsw.limit_in_bytes",
+        "memory.oom_control",
+        "memory.kmem.tcp.limit_in_bytes",
+    ],
     "cpu": ["cpu.cfs_period_us", "cpu.cfs_quota_us"],
     "pids": ["pids.max"],
 }
@@ -39,14 +44,18 @@ def test_limits_are_those_of_the_commands_alone(tree: Path, group: CgroupV1) -> 
         "memory.limit_in_bytes": "268435456",
         "memory.memsw.limit_in_bytes": "268435456",  # memory and swap together: no swap
         "memory.oom_control": "",
+        "memory.kmem.tcp.limit_in_bytes": "67108864",  # of all sockets
         "cpu.cfs_period_us": "100000",
         "cpu.cfs_quota_us": "50000",
         "pids.max": "100",
     }
 
 
-def test_a_kernel_without_swap_accounting_is_no_error(tree: Path, group: CgroupV1) -> None:
-    (tree / "memory" / PATH / "user/memory.memsw.limit_in_bytes").unlink()
+def test_a_kernel_that_does_not_count_swap_or_sockets_is_no_error(
+    tree: Path, group: CgroupV1
+) -> None:
+    for name in ("memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"):
+        (tree / "memory" / PATH / "user" / name).unlink()
     group.make(LIMITS)
 
 
