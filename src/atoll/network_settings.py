@@ -37,7 +37,8 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     gateway_memory_mib: Count = 1_024
     """Memory of the egress gateway in MiB. One that wants more is ended, its connections are cut, and
-    another one is started. It has 60 MiB without connections, and about 0.2 MiB for each."""
+    another one is started. It has 60 MiB without connections; the first 256 of a
+    sandbox may come to have 0.5 MiB each, others 0.1."""
 
     authorities: tuple[str, ...] = ()
     """Files (PEM) of authorities that servers on the way out may have, besides those the host trusts:

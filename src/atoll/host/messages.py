@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from atoll.host.pump import Channel
 from atoll.wire.http1 import End, Event, Request, RequestReader, ResponseReader, Rest
 
-PIECE = 1 << 12
+PIECE = 1 << 10
 """Bytes that are read as HTTP at once, but for bodies: requests that wait for the one before them take
 thirty times their bytes once they are read."""
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 HIGH = 1 << 18
-"""Bytes that wait to be read, or written, before the other side has to wait: one read of uvloop."""
+"""Bytes that may wait where nothing else is said: one read of uvloop."""
 
 STALL = 300.0
 """Seconds the other side may leave unread what was written: a film may be paused, but holds a
@@ -31,9 +31,11 @@ class Channel(asyncio.Protocol):
 
     Args:
         gone: called once when the other side has ended or the connection is lost.
+        high: bytes that wait to be read, or written, before the other side has to wait.
     """
 
-    def __init__(self, gone: Callable[[], None] | None = None) -> None:
+    def __init__(self, gone: Callable[[], None] | None = None, high: int = HIGH) -> None:
+        self.high = high
         self._transport: asyncio.Transport
         self._gone = gone
         self._chunks: deque[bytes] = deque()
@@ -50,13 +52,13 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over *transport*, new or from another protocol."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=HIGH)
+        self._transport.set_write_buffer_limits(high=self.high)
 
     def data_received(self, data: bytes) -> None:
         """Keep *data* until it is read."""
         self._chunks.append(data)
         self._size += len(data)
-        if self._size > HIGH and self._reading:
+        if self._size > self.high and self._reading:
             self._reading = False
             self._transport.pause_reading()
         self._wake()
@@ -134,7 +136,7 @@ class Channel(asyncio.Protocol):
                 self._reader = None
         data = self._chunks.popleft()
         self._size -= len(data)
-        if not self._reading and self._size <= HIGH // 2:
+        if not self._reading and self._size <= self.high // 2:
             self._reading = True
             if not self._lost:
                 self._transport.resume_reading()

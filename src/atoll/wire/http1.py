@@ -15,6 +15,9 @@ import httptools
 MAX_HEAD = 64 * 1024
 """Bytes of one head, of trailers, or of a chunk's extensions: as much as any server takes."""
 
+CHUNKED = 1 << 12
+"""Bytes of a body in chunks that are read at once: nobody knows where it ends, and what follows."""
+
 MAX_FIELDS = 500
 """Fields of one head, or of trailers: each takes a hundred bytes, however short it is."""
 
@@ -170,8 +173,9 @@ class RequestReader(_Reader):
 
     def __init__(self) -> None:
         super().__init__()
+        self._least = 0
         self.left = 0
-        """Bytes of the body that are to follow, where its head says how many."""
+        """Bytes of the body that may be read at once: all where its head says how many it has."""
 
     @property
     def begun(self) -> bool:
@@ -190,8 +194,13 @@ class RequestReader(_Reader):
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of the body."""
-        self.left = max(0, self.left - len(data))
+        self.left = max(self._least, self.left - len(data))
         super().on_body(data)
+
+    def on_message_complete(self) -> None:
+        """End the request."""
+        self.left = 0
+        super().on_message_complete()
 
     def on_headers_complete(self) -> None:
         """Tell the head.
@@ -213,7 +222,8 @@ class RequestReader(_Reader):
         if len(hosts) > 1 or (version == "1.1" and not hosts):
             raise Malformed("one Host is needed")
         lengths = index.get(b"content-length", [b"0"])
-        self.left = 0 if codings else int(lengths[0])
+        self._least = CHUNKED if codings else 0
+        self.left = self._least or int(lengths[0])
         upgrade = b", ".join(index.get(b"upgrade", [])).lower()
         self._events.append(
             Request(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Literal
 
 from atoll.host.pump import Channel
-from atoll.network.gateway import clienthello, peeking
+from atoll.network.gateway import clienthello, narrow, peeking
 from atoll.network.gateway.dialing import reason
 from atoll.network.gateway.handshake import Follower
 from atoll.network.gateway.opening import FIRST_BYTES, Opening
@@ -51,6 +51,7 @@ class Connection:
         self._shared = shared
         self._sandbox = sandbox
         self._client = client
+        self._high = narrow.high(len(sandbox.connections))
         self._address = address
         self._port = port
         self._names = sandbox.names(address)
@@ -210,9 +211,9 @@ class Connection:
     ) -> None:
         """Serve requests, each of which is decided and written down by itself."""
         # Made before: with TLS, uvloop returns a protocol of its own.
-        channel = Channel(self._client_gone)
+        channel = Channel(self._client_gone, self._high)
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: channel,
+            lambda: narrow.protocol(channel),
             self._client,
             ssl=tls,
             ssl_handshake_timeout=HANDSHAKE if tls else None,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from atoll.host.messages import Answers
 from atoll.host.pump import Channel, tunnel
 from atoll.host.pump import Counts as PumpCounts
-from atoll.network.gateway import messages
+from atoll.network.gateway import messages, narrow
 from atoll.network.gateway.dialing import Dialer, reason
 from atoll.network.gateway.tunnel import Counts
 from atoll.wire import http1
@@ -50,8 +50,8 @@ class Server(Answers):
         self.place = place
 
     @classmethod
-    async def connect(cls, dialer: Dialer, place: Place) -> "Server":
-        """Open one.
+    async def connect(cls, dialer: Dialer, place: Place, high: int) -> "Server":
+        """Open one; *high*: see `Channel`.
 
         Raises:
             OSError: nobody answers there, or its certificate is not one of `place.host`.
@@ -60,9 +60,9 @@ class Server(Answers):
         connection = await dialer.connect(place.address, place.port)
         tls: ssl.SSLContext | None = dialer.trust if place.encrypted else None
         try:
-            channel = Channel()
+            channel = Channel(high=high)
             await loop.create_connection(
-                lambda: channel,
+                lambda: narrow.protocol(channel),
                 sock=connection,
                 ssl=tls,
                 server_hostname=place.host if tls else None,
@@ -166,7 +166,7 @@ class Forwarding:
         if kept:
             kept.close()
         try:
-            return await self._ask(await Server.connect(dialer, place))
+            return await self._ask(await Server.connect(dialer, place, self._client.high))
         except (OSError, Malformed) as error:
             raise Failure(reason(error)) from error
 
