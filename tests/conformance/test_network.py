@@ -1,6 +1,7 @@
 """What a sandbox may reach, as a caller sees it. Needs no internet: what is refused is refused here."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
@@ -41,6 +42,15 @@ async def _first(events: atoll.NetworkLog, count: int) -> AsyncIterator[atoll.Ne
         yield await anext(events)
 
 
+async def _until(
+    happened: AsyncIterator[atoll.SandboxEvent], type: str
+) -> AsyncIterator[atoll.SandboxEvent]:
+    async for event in happened:
+        yield event
+        if event.type == type:
+            return
+
+
 @pytest.mark.beyond_pods("hosts, handlers and secrets")
 @pytest.mark.container
 async def test_a_list_holds_at_once_and_over_a_sleep(sandbox: atoll.Sandbox, level: str) -> None:
@@ -70,6 +80,10 @@ async def test_decisions_are_followed(sandbox: atoll.Sandbox, level: str) -> Non
         event = await anext(told)
         assert (event.protocol, event.verdict) == ("dns", "refused")
         assert event.rule == "denied_hosts: denied.test"
+    async with aclosing(sandbox.events(follow=True)) as happened:
+        reasons = [one.reason async for one in _until(happened, "refused")]
+    assert reasons[-1] == "denied.test: denied_hosts: denied.test"
+    assert (await sandbox.metrics()).refused >= 1
 
 
 @pytest.mark.beyond_pods("hosts, handlers and secrets")

@@ -40,10 +40,11 @@ class Refusals:
         self._store = store
         self._news: OrderedDict[str, News] = OrderedDict()
         self._adding: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def hear(self, key: str, decision: Decision) -> None:
         """Make an event of *decision* about the sandbox *key*, if it is a refusal and new."""
-        if decision.verdict != "refused" or len(self._adding) >= MAX_ADDING:
+        if decision.verdict != "refused" or self._closed or len(self._adding) >= MAX_ADDING:
             return
         if self._of(key).has(decision.kind, time.monotonic()):
             task = asyncio.create_task(self._write(key, _reason(decision)), name="refusal")
@@ -51,7 +52,8 @@ class Refusals:
             task.add_done_callback(self._adding.discard)
 
     async def close(self) -> None:
-        """Return when no event is being written."""
+        """Hear nothing more; return when no event is being written."""
+        self._closed = True
         await asyncio.gather(*self._adding)
 
     def _of(self, key: str) -> News:

@@ -228,6 +228,8 @@ class Keeper:
             await client.close()
             await asyncio.to_thread(_end_foreign, state.pid)
             return False
+        if self._bound and _is_gateway(state.pid):  # by what is set now
+            await asyncio.to_thread(self._bound, state.pid)
         self._moved(state.ports)
         self._serve_by(client, report.pid)
         return True
@@ -342,11 +344,19 @@ def _end_foreign(pid: int) -> None:
     with suppress(OSError):
         pidfd = os.pidfd_open(pid)
         try:
-            if b"atoll.network.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if _is_gateway(pid):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 select.select([pidfd], [], [], START_TIMEOUT)
         finally:
             os.close(pidfd)
+
+
+def _is_gateway(pid: int) -> bool:
+    """Tell whether that is what has this pid still."""
+    try:
+        return b"atoll.network.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _unavailable(message: str) -> ContainerUnavailableError:

@@ -25,8 +25,11 @@ def put(host_ref: str, last: int) -> Put:
     return Put(policy=SandboxPolicy(key="a/b", host_ref=host_ref, addresses=address), log=host_ref)
 
 
-def made(folder: Path, moved: list[Ports]) -> Keeper:
-    return Keeper(folder / "egress", ("127.0.0.1",), no_handler, moved.append, uid=None)
+def made(folder: Path, moved: list[Ports], bound: list[int] | None = None) -> Keeper:
+    names, bounded = ("127.0.0.1",), bound if bound is not None else []
+    return Keeper(
+        folder / "egress", names, no_handler, moved.append, uid=None, bound=bounded.append
+    )
 
 
 @pytest.fixture
@@ -116,6 +119,26 @@ async def test_an_engine_that_comes_back_finds_the_gateway_and_what_it_knows(
     finally:
         await second.close(stop=True)
     assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_the_gateway_that_is_found_is_bound_too(tmp_path: Path) -> None:
+    """By what the settings say now; a pid in the folder may be anybody's by then."""
+    bound: list[int] = []
+    first = made(tmp_path, [], bound)
+    await first.open()
+    pid = first.pid
+    await first.close(stop=False)
+    state = tmp_path / "egress" / "gateway.json"
+    noted = state.read_bytes()
+    state.write_bytes(msgspec.json.encode(msgspec.json.decode(noted) | {"pid": os.getpid()}))
+    second = made(tmp_path, [], bound)
+    await second.open()
+    await second.close(stop=False)
+    state.write_bytes(noted)
+    third = made(tmp_path, [], bound)
+    await third.open()
+    await third.close(stop=True)
+    assert bound == [pid, pid]
 
 
 async def test_a_gateway_of_another_version_is_replaced(
