@@ -25,12 +25,12 @@ from atoll.errors import NotSupportedByRuntimeError
 from atoll.images.store import ImageStore
 from atoll.load_settings import load
 from conformance.clients import CLIENTS, AsyncClient, Client
-from conformance.differences import REFUSED, of_gvisor, of_pods
+from conformance.differences import REFUSED, of_bwrap, of_gvisor, of_pods
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clients(*names): other clients that run this case too")
-    config.addinivalue_line("markers", "beyond_bwrap(what): a user without root cannot give that")
+    config.addinivalue_line("markers", "beyond_bwrap(row): of the differences in docs/rootless.md")
     config.addinivalue_line(
         "markers", "beyond_gvisor(row): of the differences in docs/isolation.md"
     )
@@ -80,7 +80,7 @@ def _fits(request: pytest.FixtureRequest, level: str) -> None:
     if level.startswith("fake") and request.node.get_closest_marker("container"):
         pytest.skip("the fake runtime runs on the host itself")
     if level == "bwrap" and (marker := request.node.get_closest_marker("beyond_bwrap")):
-        pytest.skip(f"level bwrap has no {marker.args[0]}")
+        _as_documented(request, marker.args[0], of_bwrap())
     if level == "gvisor" and (marker := request.node.get_closest_marker("beyond_gvisor")):
         _as_documented(request, marker.args[0], of_gvisor())
     if level == "kubernetes" and (marker := request.node.get_closest_marker("beyond_pods")):

@@ -10,6 +10,12 @@ _DOCS: Final = Path(__file__).parents[2] / "docs"
 
 
 @cache
+def of_bwrap() -> dict[str, str]:
+    """Return the rows of the table: what is different → how it is without root."""
+    return {row[0]: row[1] for row in _table("rootless.md", "What is different", 2)}
+
+
+@cache
 def of_gvisor() -> dict[str, str]:
     """Return the rows of the table: what is different → how."""
     return {row[0]: row[1] for row in _table("isolation.md", "Level gvisor", 2)}

@@ -12,7 +12,7 @@ from atoll import errors
 MIB = 1 << 20
 
 
-@pytest.mark.beyond_bwrap("second user")
+@pytest.mark.beyond_bwrap("users inside")
 @pytest.mark.container
 async def test_f04_a_foreign_owner_is_a_number(sandbox: atoll.Sandbox) -> None:
     await sandbox.exec(["sh", "-c", "touch f; chown 54321:54322 f"])
@@ -53,7 +53,7 @@ async def test_f04_large_directories_page_completely(sandbox: atoll.Sandbox, cou
     assert (await sandbox.search_files("p", "*", limit=10)).truncated
 
 
-@pytest.mark.beyond_bwrap("second user")
+@pytest.mark.beyond_bwrap("users inside")
 @pytest.mark.container
 async def test_f05_the_rights_are_those_of_the_sessions_user(sandbox: atoll.Sandbox) -> None:
     await sandbox.exec(["sh", "-c", "echo secret > s; chmod 600 s; chmod 711 /workspace"])
@@ -90,7 +90,7 @@ async def test_f05_links_are_followed_inside_only(sandbox: atoll.Sandbox) -> Non
     assert await sandbox.exists("/etc/passwd")
 
 
-@pytest.mark.beyond_bwrap("second user")
+@pytest.mark.beyond_bwrap("users inside")
 @pytest.mark.container
 async def test_f06_a_mode_of_nothing_is_typed(sandbox: atoll.Sandbox) -> None:
     await sandbox.write_file("/tmp/none", "x", mode=0)
@@ -117,7 +117,7 @@ def pieces(count: int) -> AsyncIterator[bytes]:
     return content()
 
 
-@pytest.mark.beyond_bwrap("limit of disk")
+@pytest.mark.beyond_bwrap("disk")
 @pytest.mark.container
 async def test_f06_the_end_of_the_disk_is_typed_and_leaves_the_old_file(
     url: str, sandbox_id: str

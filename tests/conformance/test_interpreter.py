@@ -157,7 +157,7 @@ async def test_c07_a_dead_interpreter_is_a_typed_error(
     assert (await context.run_code("1 + 1")).text == "2"
 
 
-@pytest.mark.beyond_bwrap("limit of memory in use")
+@pytest.mark.beyond_bwrap("memory")
 @pytest.mark.beyond_gvisor("out of memory")
 @pytest.mark.container
 async def test_c07_out_of_memory_is_said(sandbox: atoll.Sandbox, url: str) -> None:

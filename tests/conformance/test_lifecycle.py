@@ -176,7 +176,7 @@ async def test_a_sleep_that_keeps_processes_on_disk_is_refused(
         await sandbox.exec("true")
 
 
-@pytest.mark.beyond_bwrap("limit of memory in use")
+@pytest.mark.beyond_bwrap("memory")
 @pytest.mark.beyond_gvisor("out of memory")
 @pytest.mark.container
 @pytest.mark.clients("sync", "http")
@@ -189,7 +189,7 @@ async def test_l11_out_of_memory_is_told_and_the_next_command_runs(box: Client) 
     assert (await box.exec(["echo", "on"])).text == "on\n"
 
 
-@pytest.mark.beyond_bwrap("limit of memory in use")
+@pytest.mark.beyond_bwrap("memory")
 @pytest.mark.beyond_gvisor("out of memory")
 @pytest.mark.container
 async def test_l11_the_result_says_that_memory_was_the_reason(sandbox: atoll.Sandbox) -> None:
@@ -198,7 +198,7 @@ async def test_l11_the_result_says_that_memory_was_the_reason(sandbox: atoll.San
     assert not (await sandbox.exec(["false"])).oom_killed
 
 
-@pytest.mark.beyond_bwrap("limit of processes")
+@pytest.mark.beyond_bwrap("processes")
 @pytest.mark.beyond_gvisor("processes")
 @pytest.mark.container
 async def test_l12_the_result_says_that_the_limit_of_processes_was_hit(

@@ -88,7 +88,7 @@ async def test_what_a_volume_does_not_do(place: Place) -> None:
     assert volume.name in [found.name for found in await place.env.volumes.list(limit=1_000)]
 
 
-@pytest.mark.beyond_bwrap("second user")
+@pytest.mark.beyond_bwrap("users inside")
 @needs_mounts
 async def test_files_go_from_sandbox_to_sandbox_and_outlive_them(place: Place) -> None:
     volume = await place.volume()
@@ -148,7 +148,7 @@ async def test_a_read_only_one_cannot_be_written_or_remounted_inside(
     assert [f.path for f in await volume.list()] == ["f"]
 
 
-@pytest.mark.beyond_bwrap("limit of disk")
+@pytest.mark.beyond_bwrap("disk")
 @needs_mounts
 async def test_its_limit_is_its_own(place: Place) -> None:
     volume = await place.volume(size="32MB")
@@ -199,7 +199,7 @@ async def test_a_pipe_that_a_sandbox_leaves_in_a_volume_keeps_nobody_waiting(pla
     assert [(f.path, f.target) for f in await volume.list()] == [("pipe", None)]
 
 
-@pytest.mark.beyond_bwrap("second user")
+@pytest.mark.beyond_bwrap("users inside")
 @needs_mounts
 async def test_no_set_id_program_of_a_volume_gives_rights(place: Place) -> None:
     """A volume may hold files of another tenant's root."""
@@ -240,7 +240,7 @@ async def test_what_is_changed_from_outside_is_seen_inside_at_once(place: Place)
     assert await text(box, "cd /data/v; ls") == "g\nnew\n"
 
 
-@pytest.mark.beyond_bwrap("limit of disk")
+@pytest.mark.beyond_bwrap("disk")
 @pytest.mark.beyond_gvisor("removals from outside")
 @needs_mounts
 async def test_a_limit_changes_while_a_sandbox_uses_the_volume(place: Place) -> None:
@@ -261,7 +261,7 @@ async def test_a_limit_changes_while_a_sandbox_uses_the_volume(place: Place) -> 
     assert "quota" in filled.stderr or "No space" in filled.stderr
 
 
-@pytest.mark.beyond_bwrap("limit of disk")
+@pytest.mark.beyond_bwrap("disk")
 @pytest.mark.beyond_gvisor("removals from outside")
 @needs_mounts
 async def test_a_full_volume_can_be_cleared(place: Place) -> None:

@@ -21,6 +21,7 @@ class Told(NamedTuple):
 
 
 LEVELS = {
+    "bwrap": Told("beyond_bwrap", differences.of_bwrap()),
     "gvisor": Told(
         "beyond_gvisor", differences.of_gvisor(), frozenset({'`sleep_mode="checkpoint"`'})
     ),

@@ -86,9 +86,9 @@ def limits() -> Check:
     return Check(
         name="limits",
         verdict=Verdict.WARNING,
-        seen="processes of a sandbox, and memory of each of them; not its memory, cpu and disk as a"
-        " whole",
-        advice="where that matters, use an engine that runs as root",
+        seen="by process limits, without cgroups: how many processes, memory of each, size of a file;"
+        " memory of all is looked at twice a second; not cpu, nor disk as a whole",
+        advice="where the kernel has to hold all of it, use an engine that runs as root",
     )
 
 

@@ -186,6 +186,8 @@ async def _rootless(settings: Settings, engine_id: str, stack: AsyncExitStack) -
     """All of it lies in the state directory, so nobody else has to know of this engine."""
     storage, ids = settings.storage, settings.runtime
     runtime = await BwrapRuntime.open(settings.runtime, storage, engine_id)
+    runtime.watch.open()
+    stack.push_async_callback(runtime.watch.close)
     layers = LayerStore(storage, backend="folders")
     await layers.open()
     stack.push_async_callback(layers.close)

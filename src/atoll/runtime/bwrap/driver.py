@@ -33,6 +33,7 @@ from atoll.host import overlay, process, procfs, unix
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Mount, Usage
 from atoll.runtime.bwrap import command, filter, launcher, program, tree
+from atoll.runtime.bwrap.limits import MemoryWatch, Watched, kills, make_events, of_processes
 from atoll.runtime.configuration import configuration
 from atoll.runtime.oci import agent_bundle, bundle
 from atoll.runtime.oci.agent_bundle import AgentBundle
@@ -44,9 +45,6 @@ LOG_SIZE: Final = 1 << 18
 
 LOG_TAIL: Final = 4_000
 """Bytes of it that are quoted in an error."""
-
-LEAST_DATA: Final = 1 << 30
-"""Bytes of private memory that a process may map at least: Node.js takes 600 MB to start."""
 
 ORPHAN_TIMEOUT: Final = 5.0
 """Seconds for a sandbox to end that was told no configuration."""
@@ -63,6 +61,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     run_dir: str
     agent_dir: str
+    memory: int = 0  # bytes; 0: of an engine that did not watch it
     pid: int = 0  # 0: not told its configuration yet
     identity: str = ""
     stopped: tuple[int, ...] | None = None  # processes stopped before a pause; None: not paused
@@ -84,6 +83,7 @@ class BwrapRuntime:
         self._records = state_dir / "bwrap"
         self._filter = filter.program(os.uname().machine)
         self._logs: dict[str, int] = {}
+        self.watch = MemoryWatch()
 
     @classmethod
     async def open(
@@ -109,7 +109,14 @@ class BwrapRuntime:
         runtime._records.mkdir(mode=0o700, parents=True, exist_ok=True)
         agent_bundle.adopt(agent, engine_id, storage.state_dir)
         await asyncio.to_thread(agent_bundle.collect, agent)
+        for host_ref in await runtime.list():
+            runtime._watch(host_ref)
         return runtime
+
+    def _watch(self, host_ref: str) -> None:
+        if (record := self._record(host_ref)) and record.pid:
+            one = Watched(record.pid, record.identity, record.memory, _events(record.run_dir))
+            self.watch.add(host_ref, one)
 
     async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
         """See `Runtime.prepare`; there is nothing to do."""
@@ -126,7 +133,8 @@ class BwrapRuntime:
             raise self._unavailable(spec, str(error) or late) from error
 
     async def _start(self, spec: ContainerSpec) -> Container:
-        record = Record(run_dir=str(spec.run_dir), agent_dir=str(self.agent.path))
+        folders = {"run_dir": str(spec.run_dir), "agent_dir": str(self.agent.path)}
+        record = Record(**folders, memory=spec.memory)
         await run_to_end(self._prepare, spec, record)
         with ExitStack() as opened:
             config, info = await self._spawn(spec, opened)
@@ -138,11 +146,13 @@ class BwrapRuntime:
                 told = await _tell(config, agent_config(spec))
         if not told or not identity or procfs.identity(pid) != identity:
             raise self._unavailable(spec, self.log_tail(spec.host_ref))
+        self._watch(spec.host_ref)
         return Container(host_ref=spec.host_ref, pid=pid)
 
     def _prepare(self, spec: ContainerSpec, record: Record) -> None:
         self._write(spec.host_ref, record)
         spec.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_events(_events(spec.run_dir))
         agent_bundle.use(self.agent.path, spec.host_ref, spec.run_dir)
         for target, content in bundle.identity_files(spec).items():
             bundle.identity_source(spec, target).write_text(content)
@@ -160,6 +170,7 @@ class BwrapRuntime:
                 _in_memory("filter", self._filter, inherited),
                 info[1].fileno(),
                 _in_memory("plan", json.dumps(self._plan(spec)).encode(), inherited),
+                inherited.enter_context(_events(spec.run_dir).open("rb")).fileno(),
             ]
             argv: list[str | Path] = [
                 "/usr/bin/setsid", "-f", sys.executable, "-I", "-S", "-c", _LAUNCH,
@@ -261,6 +272,7 @@ class BwrapRuntime:
 
     def _remove(self, host_ref: str) -> None:
         self._drop_log(host_ref)
+        self.watch.drop(host_ref)
         if (record := self._record(host_ref)) is None:
             return
         if record.pid:
@@ -300,8 +312,8 @@ class BwrapRuntime:
 
     async def usage(self, host_ref: str) -> Usage:
         """See `Runtime.usage`."""
-        if found := await self.find(host_ref):
-            return await run_to_end(tree.usage, found.pid)
+        if (record := self._record(host_ref)) and (found := await self.find(host_ref)):
+            return await run_to_end(tree.usage, found.pid, kills(_events(record.run_dir)))
         return Usage(memory=0, cpu_time=0.0, pids=0, oom_kills=0)
 
     def _record(self, host_ref: str) -> Record | None:
@@ -317,18 +329,17 @@ class BwrapRuntime:
 
 def agent_config(spec: ContainerSpec) -> bytes:
     """Descriptor 4; see `atoll.agent.config`."""
-    told = configuration(spec, listen=command.LISTENER, limits=limits(spec))
+    own = {
+        "listen": command.LISTENER,
+        "memory_events": command.EVENTS,
+        "limits": of_processes(spec),
+    }
+    told = configuration(spec, **own)
     return json.dumps(told).encode()
 
 
-def limits(spec: ContainerSpec) -> dict[str, int]:
-    """Return what each process of a command is limited to: no cgroup holds them together.
-
-    Processes are counted in the user namespace, so that limit is the sandbox's; the agent has a
-    higher one. Address space is not memory in use: browsers and JITs map far more than they touch,
-    so the smallest sandbox is given room for them.
-    """
-    return {"NPROC": spec.pids, "DATA": max(spec.memory, LEAST_DATA)}
+def _events(run_dir: Path | str) -> Path:
+    return Path(run_dir, "memory.events")
 
 
 def _pid(news: dict[str, Any]) -> int:

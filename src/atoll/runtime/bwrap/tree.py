@@ -7,7 +7,7 @@ it ends with that one: the kernel sees to it.
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -28,15 +28,24 @@ _STOPPED: Final = frozenset("TtZX")
 
 def members(root: int) -> list[procfs.Stat]:
     """Return *root* and its descendants, each after its parent."""
+    return families([root])[root]
+
+
+def families(roots: Iterable[int]) -> dict[int, list[procfs.Stat]]:
+    """Return each root's `members`, by one look at the host's processes."""
     children: dict[int, list[procfs.Stat]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and (found := procfs.stat(int(entry.name))):
             children.setdefault(found.parent, []).append(found)
+    return {root: _below(root, children) for root in roots}
+
+
+def _below(root: int, children: Mapping[int, list[procfs.Stat]]) -> list[procfs.Stat]:
     top = procfs.stat(root)
-    found_all = [top] if top else []
-    for one in found_all:
-        found_all.extend(children.get(one.pid, ()))
-    return found_all
+    found = [top] if top else []
+    for one in found:
+        found.extend(children.get(one.pid, ()))
+    return found
 
 
 def stop(root: int) -> list[int]:
@@ -94,14 +103,19 @@ def kill(root: int, known: str) -> None:
         os.close(process)
 
 
-def usage(root: int) -> Usage:
-    """Return what the tree uses: memory that no file backs, summed up over its processes."""
+def usage(root: int, kills: int) -> Usage:
+    """Return what the tree uses: memory that no file backs, summed up over its processes.
+
+    Args:
+        root: the first process.
+        kills: how many were ended for lack of memory.
+    """
     found = members(root)
     return Usage(
         memory=sum(_memory(one.pid) for one in found),
         cpu_time=sum(one.cpu for one in found),
         pids=sum(one.threads for one in found),
-        oom_kills=0,
+        oom_kills=kills,
     )
 
 

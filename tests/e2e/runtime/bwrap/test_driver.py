@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import atoll
 from atoll.errors import NotSupportedByRuntimeError, RuntimeNotAvailableError
 
 Host = Any
@@ -148,4 +149,36 @@ def test_root_inside_cannot_trace_the_agent(host: Host) -> None:
     assert box.exec(["python3", "-c", script]).stdout == "-1\n"
     for path in ("environ", "mem", "fd/3", "root/etc"):
         assert box.exec(f"cat /proc/1/{path} || ls /proc/1/{path}/").exit_code != 0
+    box.destroy()
+
+
+HOG = """
+import os, time
+for _ in range(6):
+    if os.fork() == 0:
+        held = b"x" * (120 << 20)
+        time.sleep(60)
+os.wait()
+os.kill(0, 9)
+"""
+
+
+def test_memory_of_a_sandbox_as_a_whole_is_bounded_and_the_reason_told(host: Host) -> None:
+    """Each process stays below what one may map; only their sum is too much."""
+    size = atoll.CustomInstance(vcpu=1, memory_mib=256, disk_mb=1000)
+    box = host.box("hog", instance_type=size)
+    done = box.exec(["python3", "-c", HOG])
+    assert (done.exit_code != 0, done.oom_killed) == (True, True)
+    assert box.exec(["echo", "served"]).stdout == "served\n"
+    assert not box.exec(["true"]).oom_killed
+    box.destroy()
+    nobody_is_left(host)
+
+
+def test_no_file_grows_beyond_the_disk_of_its_sandbox(host: Host) -> None:
+    size = atoll.CustomInstance(vcpu=1, memory_mib=256, disk_mb=50)
+    box = host.box("disk", instance_type=size)
+    done = box.exec(["dd", "if=/dev/zero", "of=/workspace/big", "bs=1M", "count=200"])
+    assert done.exit_code != 0
+    assert box.exec("stat -c %s /workspace/big").stdout == f"{50_000_000}\n"
     box.destroy()
