@@ -133,8 +133,8 @@ class BwrapRuntime:
             raise self._unavailable(spec, str(error) or late) from error
 
     async def _start(self, spec: ContainerSpec) -> Container:
-        folders = {"run_dir": str(spec.run_dir), "agent_dir": str(self.agent.path)}
-        record = Record(**folders, memory=spec.memory)
+        run_dir, agent_dir = str(spec.run_dir), str(self.agent.path)
+        record = Record(run_dir=run_dir, agent_dir=agent_dir, memory=spec.memory)
         await run_to_end(self._prepare, spec, record)
         with ExitStack() as opened:
             config, info = await self._spawn(spec, opened)
