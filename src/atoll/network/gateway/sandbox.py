@@ -97,13 +97,13 @@ class Sandbox:
         Of what was let out when there was nothing to decide, nobody knows what it is for.
         """
         unknown = self.policy.direct and not put.policy.direct
-        self.policy, self.authority = put.policy, put.authority
+        before, self.policy, self.authority = self.policy, put.policy, put.authority
         if put.log != self._log.name:
             self._log.close()
             self._log = Log(self._logs, put.log)
         for connection in list(self.connections):
             wanted = connection.outbound()
-            if unknown or (wanted and self.decide(wanted).action == "refuse"):
+            if unknown or (wanted and _cuts(decide(before, wanted), self.decide(wanted))):
                 connection.cut()
 
     def close(self) -> None:
@@ -175,3 +175,9 @@ class Sandbox:
         """Return the next address; it comes again after 131,070 others, when no pin has it."""
         self._next = self._next % (INVENTED.num_addresses - 2) + 1
         return str(INVENTED[self._next])
+
+
+def _cuts(before: Verdict, now: Verdict) -> bool:
+    """Tell whether what was let out is not any more, or not without being looked at."""
+    looked_at = now.action == "handle" or (now.intercept and not before.intercept)
+    return now.action == "refuse" or (before.action == "allow" and looked_at)

@@ -1,9 +1,12 @@
 import asyncio
 import ssl
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from atoll.network.gateway import connection, opening
+from atoll.network.policy import Handler
 from integration.network.gateway.harness import NEIGHBOUR, Harness, policy
 
 GET = b"GET / HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n"
@@ -177,6 +180,42 @@ async def test_a_policy_that_changes_cuts_what_it_forbids(gateway: Harness) -> N
     for writer in (good_writer, other_writer):
         writer.close()
     assert (await gateway.last("tcp")).rule == "cut: the policy changed"
+
+
+async def test_a_handler_that_comes_cuts_streams_that_go_past_it(gateway: Harness) -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbegun")
+        await reader.read()
+        writer.close()
+
+    gateway.put(policy(allowed=("good.test",)))
+    gateway.name("good.test", "127.0.0.1")
+    port = await gateway.server(endless)
+    await gateway.addresses("good.test")
+    reader, writer = await gateway.connect("127.0.0.1", port)
+    writer.write(GET % b"good.test")
+    await asyncio.wait_for(reader.readuntil(b"begun"), 10)
+    handler = Handler(table="outbound_handlers", name="h")
+    gateway.put(policy(allowed=("good.test",), runtime_all=handler, version=1))
+    with suppress(ConnectionResetError):
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+    assert (await gateway.last("http")).verdict == "failed"
+
+
+async def test_opened_tls_cuts_what_passes_unopened(gateway: Harness) -> None:
+    gateway.put(policy(allowed=("good.test",)))
+    gateway.name("good.test", "127.0.0.1")
+    web = await gateway.web("good.test")
+    await gateway.addresses("good.test")
+    tls: dict[str, Any] = {"ssl": gateway.trusting(), "server_hostname": "good.test"}
+    reader, writer = await gateway.connect("127.0.0.1", web.port, **tls)
+    gateway.put(policy(allowed=("good.test",), intercept=True, version=1))
+    with pytest.raises((ConnectionError, EOFError)):
+        await asyncio.wait_for(reader.readexactly(1), 10)
+    writer.close()
+    assert (await gateway.last("tls")).rule == "cut: the policy changed"
 
 
 async def test_an_encrypted_hello_is_refused(gateway: Harness) -> None:
