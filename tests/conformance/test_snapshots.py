@@ -164,6 +164,8 @@ async def test_a_file_that_was_cut_or_changed_is_refused(sandbox: atoll.Sandbox,
             (file[: len(file) // 2], errors.ValidationFailedError),
             (file + b"x", errors.ValidationFailedError),
             (file[: line + 500] + b"\0" * 99 + file[line + 599 :], errors.ValidationFailedError),
+            (file.replace(b'"sandbox"', b'"Sandbox"', 1), errors.ValidationFailedError),
+            (file[:-1], errors.ValidationFailedError),
             (foreign, errors.ImageNotFoundError),
         ):
             with pytest.raises(error):

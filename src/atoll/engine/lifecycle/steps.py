@@ -215,8 +215,13 @@ def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:
 
 
 async def _remove_container(life: "Lifecycle", host_ref: str) -> None:
-    for runtime in life.parts.drivers():
-        await runtime.remove(host_ref)
+    try:
+        for runtime in life.parts.drivers():
+            await runtime.remove(host_ref)
+    except ContainerUnavailableError:
+        # A process that waits for a bucket ends when the bucket's client does: the next try finds it.
+        buckets.kill_all(life.run_dir(host_ref) / BUCKETS)
+        raise
 
 
 async def _hello(life: "Lifecycle", launch: Launch) -> None:

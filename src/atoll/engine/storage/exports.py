@@ -65,7 +65,7 @@ class Exports:
             async for piece in portable.packed(folder / "upper"):
                 yield piece
 
-        return Exported(kept.snapshot, body())
+        return Exported(kept.snapshot, portable.sealed(body()))
 
     async def receive(self, namespace: str, body: AsyncIterator[bytes]) -> Snapshot:
         """Take a snapshot in that `export` gave, under a new id; it does not end by itself.
@@ -77,7 +77,7 @@ class Exports:
             ContainerUnavailableError: the host's disk is too full (reason "capacity").
         """
         ids.check_namespace(namespace)
-        manifest, rest = await portable.split(body)
+        manifest, rest = await portable.split(portable.whole(body))
         self._check(manifest)
         image = await self._image(manifest)
         settings, kind = self._shared.settings, self._instance_type(manifest)

@@ -1,4 +1,4 @@
-"""A snapshot as one file: a line that says what it is, then a compressed archive of its files.
+"""A snapshot as one file: a line that says what it is, a compressed archive of its files, a SHA-256.
 
 Only what differs from the image is in it, so it can be used where that very image is: the line
 names its digest, and an engine without it refuses before it reads on. Options, variables and
@@ -7,6 +7,7 @@ secrets of the sandbox are not in it.
 
 import asyncio
 import fcntl
+import hashlib
 import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,9 @@ from atoll.images.archive import Limits, Readable
 T = TypeVar("T")
 
 MAGIC = b"ATOLL-SNAPSHOT "
+FORMAT = 2
+"""1 had no SHA-256 at its end."""
+
 MAX_LINE = 256 << 10
 """Bytes of the first line: labels are most of it."""
 
@@ -37,7 +41,7 @@ _PIPE = 1 << 20
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The first line: what the archive behind it is."""
 
-    format: int = 1
+    format: int = FORMAT
     image: str
     digest: str
     instance_type: str
@@ -51,6 +55,33 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def encode(manifest: Manifest) -> bytes:
     """Return the first line."""
     return MAGIC + msgspec.json.encode(manifest) + b"\n"
+
+
+async def sealed(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield *body*, then its SHA-256."""
+    digest = hashlib.sha256()
+    async for piece in body:
+        await run_to_end(digest.update, piece)
+        yield piece
+    yield digest.digest()
+
+
+async def whole(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield what `sealed` was given. What was yielded counts for nothing until the end is reached.
+
+    Raises:
+        ValidationFailedError: at the end: this is not what was sealed.
+    """
+    digest, held = hashlib.sha256(), bytearray()
+    async for piece in body:
+        held += piece
+        ready = bytes(held[: -digest.digest_size])
+        if ready:
+            del held[: -digest.digest_size]
+            await run_to_end(digest.update, ready)
+            yield ready
+    if digest.digest() != held:
+        raise _refused("it was cut or changed")
 
 
 async def split(body: AsyncIterator[bytes]) -> tuple[Manifest, AsyncIterator[bytes]]:
@@ -71,8 +102,8 @@ async def split(body: AsyncIterator[bytes]) -> tuple[Manifest, AsyncIterator[byt
         manifest = msgspec.json.decode(line.removeprefix(MAGIC), type=Manifest)
     except msgspec.MsgspecError as error:
         raise _refused(str(error)) from error
-    if manifest.format != 1:
-        raise _refused(f"its format is {manifest.format}, this engine knows 1")
+    if manifest.format != FORMAT:
+        raise _refused(f"its format is {manifest.format}, this engine knows {FORMAT}")
     return manifest, _chained(rest, body)
 
 

@@ -114,12 +114,22 @@ async def stop(folder: Path, grace: float = GRACE) -> None:
 
 async def stop_all(folder: Path) -> list[str]:
     """End all clients of a start whose mounts went with it; return their names. Idempotent."""
-    if not os.path.isdir(folder):  # noqa: PTH112, ASYNC240 - of the engine's own disk
-        return []
-    names = os.listdir(folder)  # noqa: PTH208
+    names = _names(folder)
     await asyncio.gather(*(stop(folder / name) for name in names))
-    os.rmdir(folder)  # noqa: PTH106
+    with suppress(FileNotFoundError):
+        os.rmdir(folder)  # noqa: PTH106
     return names
+
+
+def kill_all(folder: Path) -> None:
+    """Kill all clients of a start: whoever waits for an answer of one has an error. Idempotent."""
+    for name in _names(folder):
+        if found := _recorded(folder / name):
+            lasting.kill(found)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
 
 
 def _recorded(folder: Path) -> Running | None:

@@ -1,7 +1,8 @@
 import pytest
 
 from atoll.engine.engine import Engine
-from atoll.errors import FilesystemError
+from atoll.errors import ContainerUnavailableError, FilesystemError
+from atoll.storage.buckets import client
 from atoll.wire.sandbox import SandboxOptions
 from integration.engine.scripted import World
 
@@ -35,3 +36,23 @@ async def test_environment_of_the_image_the_caller_and_unset_names(
     assert spec.env == {"A": "1"}
     assert spec.hostname == "my-box"
     assert spec.run_dir.parent.name == spec.host_ref
+
+
+async def test_processes_that_hang_in_a_bucket_are_freed_by_the_end_of_its_client(
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that answers a byte a second would keep its sandbox from stopping for ever."""
+    await start(engine)
+    killed: list[str] = []
+    remove = world.runtime.remove
+
+    async def hanging(host_ref: str) -> None:
+        if not killed:
+            raise ContainerUnavailableError("processes did not end")
+        await remove(host_ref)
+
+    monkeypatch.setattr(world.runtime, "remove", hanging)
+    monkeypatch.setattr(client, "kill_all", lambda folder: killed.append(folder.name))
+    await engine.sandbox("N", "box").stop()
+    assert killed == ["buckets"]
+    assert world.runtime.running == {}

@@ -1,3 +1,4 @@
+import hashlib
 import json
 from collections.abc import AsyncIterator
 
@@ -27,6 +28,11 @@ async def exported(engine: Engine, **wanted: object) -> bytes:
     return b"".join([piece async for piece in body])
 
 
+def sealed(file: bytes) -> bytes:
+    """What somebody makes of a file who knows what belongs at its end."""
+    return file[:-32] + hashlib.sha256(file[:-32]).digest()
+
+
 async def test_an_import_is_a_snapshot_of_its_own_in_any_namespace(engine: Engine) -> None:
     file = await exported(engine, name="first", labels={"a": "b"})
     taken = await engine.exports.receive("Other", stream(file))
@@ -44,10 +50,13 @@ async def test_no_variable_or_option_of_the_origin_is_in_the_file(
 
 
 async def test_of_a_refused_import_nothing_is_left(engine: Engine, world: World) -> None:
-    file = await exported(engine)
+    file = await exported(engine, name="first")
     layers = set(await world.layers.list())
     kept = set(await world.layers.snapshots.list())
-    for broken in (file[:-50], file + b"x", b"", file.replace(b'"box"', b'"../box"')):
+    for broken in (
+        file[:-50], file[:-1], file + b"x", b"", sealed(file.replace(b'"box"', b'"../box"')),
+        file.replace(b'"first"', b'"other"'), sealed(file[:-50]),
+    ):  # fmt: skip
         with pytest.raises((ValidationFailedError, InvalidSandboxIdError)):
             await engine.exports.receive("N", stream(broken))
     assert set(await world.layers.list()) == layers
@@ -83,7 +92,7 @@ async def test_an_image_is_taken_by_its_digest_only(engine: Engine) -> None:
         {"image": "a\nb"},
         {"image": "x" * 999},
     ):
-        file = MAGIC + json.dumps(told | change).encode() + b"\n" + rest
+        file = sealed(MAGIC + json.dumps(told | change).encode() + b"\n" + rest)
         with pytest.raises(ValidationFailedError):
             await engine.exports.receive("N", stream(file))
 
@@ -93,7 +102,7 @@ async def test_a_type_that_is_unknown_here_becomes_one_with_as_much_disk(engine:
     told = json.loads(line.removeprefix(MAGIC)) | {"instance_type": "custom"}
     types = engine.settings.instance_types
     for disk, kind in ((1, min(types, key=lambda n: types[n].disk_mb)), (1 << 60, "lite")):
-        file = MAGIC + json.dumps(told | {"disk": disk}).encode() + b"\n" + rest
+        file = sealed(MAGIC + json.dumps(told | {"disk": disk}).encode() + b"\n" + rest)
         taken = await engine.exports.receive("N", stream(file))
         found = (await engine.snapshots.get("N", taken.id)).in_force
         assert types[found.instance_type].disk_mb == types[kind].disk_mb

@@ -53,13 +53,33 @@ async def test_the_first_line_is_found_however_it_comes(size: int) -> None:
         b"ATOLL-SNAPSHOT {}\n",
         b"ATOLL-SNAPSHOT nothing\n",
         portable.encode(MANIFEST)[:-1],
-        portable.encode(MANIFEST).replace(b'"format":1', b'"format":2'),
+        portable.encode(MANIFEST).replace(b'"format":2', b'"format":1'),
         b"ATOLL-SNAPSHOT " + b" " * (300 << 10) + b"{}\n",
     ],
 )
 async def test_what_begins_otherwise_is_refused(line: bytes) -> None:
     with pytest.raises(ValidationFailedError):
         await portable.split(stream(line))
+
+
+async def gathered(body: AsyncIterator[bytes]) -> bytes:
+    return b"".join([piece async for piece in body])
+
+
+@pytest.mark.parametrize("size", [1, 7, 32, 33, 10_000])
+async def test_what_was_sealed_is_whole_however_it_comes(size: int) -> None:
+    data = os.urandom(200)
+    file = await gathered(portable.sealed(stream(data[:50], data[50:])))
+    pieces = [file[i : i + size] for i in range(0, len(file), size)]
+    assert await gathered(portable.whole(stream(*pieces))) == data
+
+
+async def test_what_was_cut_or_changed_anywhere_is_not() -> None:
+    file = await gathered(portable.sealed(stream(b"some data")))
+    changed = [file[:i] + bytes([file[i] ^ 1]) + file[i + 1 :] for i in range(len(file))]
+    for other in (*changed, *(file[:i] for i in range(len(file))), file + b"x", file[1:]):
+        with pytest.raises(ValidationFailedError, match="cut or changed"):
+            await gathered(portable.whole(stream(other)))
 
 
 async def test_what_was_packed_is_unpacked(folder: Path, tmp_path: Path) -> None:

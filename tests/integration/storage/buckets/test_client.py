@@ -32,6 +32,17 @@ async def test_a_client_is_found_again_and_ended(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_clients_that_hold_somebody_up_are_killed_at_once(tmp_path: Path) -> None:
+    processes = [sleeper(), sleeper()]
+    for number, process in enumerate(processes):
+        recorded(tmp_path / f"all/{number}", process.pid, lasting.identified(process.pid).started)
+    client.kill_all(tmp_path / "all")
+    for process in processes:
+        process.communicate(timeout=20)
+    assert not any(client.alive(tmp_path / f"all/{number}") for number in range(2))
+    client.kill_all(tmp_path / "none")
+
+
 async def test_another_process_of_the_same_number_is_left_alone(tmp_path: Path) -> None:
     process = sleeper()
     recorded(tmp_path / "one", process.pid, "1")
