@@ -63,8 +63,16 @@ class BtrfsLayers:
         return self.folder / layer_id
 
     def exists(self, layer_id: str) -> bool:
-        """Tell whether the layer was made; refuse to tell when the store is not mounted."""
-        if btrfs.is_subvolume(self.folder / layer_id):
+        """Tell whether the layer was made; raise as `holds`."""
+        return self.holds(self.folder / layer_id)
+
+    def holds(self, path: Path) -> bool:
+        """Tell whether there is a subvolume at *path* of the store.
+
+        Raises:
+            FilesystemError: the store is not mounted, so that nobody can tell.
+        """
+        if btrfs.is_subvolume(path):
             return True
         if not mount_at(self.folder, read_mounts()):
             raise FilesystemError(
@@ -224,7 +232,7 @@ class BtrfsLayers:
             try:
                 (self.folder / draft / "upper").mkdir(mode=0o755)
                 (self.folder / draft / "work").mkdir(mode=0o700)
-                (self.folder / draft).rename(self.folder / layer_id)
+                self.name(fd, draft, layer_id)
             except OSError:
                 self.discard(fd, draft)
                 raise
@@ -238,7 +246,7 @@ class BtrfsLayers:
             btrfs.snapshot(fd, draft, self.folder / layer_id, read_only=False)
             # Given separately: the kernel overrides a limit in the call with that of the source.
             btrfs.limit_group(fd, btrfs.subvolume_id(self.folder / draft), size)
-            (self.folder / draft).rename(self.folder / copy_id)
+            self.name(fd, draft, copy_id)
 
     def _resize(self, layer_id: str, size: int) -> None:
         group = btrfs.subvolume_id(self.folder / layer_id)
@@ -255,6 +263,15 @@ class BtrfsLayers:
     def _delete(self, layer_id: str) -> None:
         with self.opened() as fd:
             self.discard(fd, layer_id)
+
+    def name(self, fd: int, draft: str, layer_id: str) -> None:
+        """Call a subvolume that is complete by its name, on the disk too: 4 to 7 ms.
+
+        By itself the kernel writes a name 30 s later: records would tell of layers that a power
+        cut, or a store that shuts itself on a full disk, has taken away.
+        """
+        (self.folder / draft).rename(self.folder / layer_id)
+        os.fsync(fd)
 
     def discard(self, fd: int, name: str) -> None:
         """Delete the subvolume *name* if it is there."""

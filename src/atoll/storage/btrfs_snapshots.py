@@ -49,8 +49,8 @@ class BtrfsSnapshots:
         return self._layers.used(self.folder / snapshot_id)
 
     def exists(self, snapshot_id: str) -> bool:
-        """Tell whether the snapshot was taken."""
-        return btrfs.is_subvolume(self.folder / snapshot_id)
+        """Tell whether the snapshot was taken; raise as `BtrfsLayers.holds`."""
+        return self._layers.holds(self.folder / snapshot_id)
 
     def list(self) -> list[str]:
         """Return the ids of all snapshots."""
@@ -59,13 +59,9 @@ class BtrfsSnapshots:
     def _take(self, layer_id: str, snapshot_id: str) -> None:
         if self.exists(snapshot_id):
             return
-        draft = UNFINISHED + snapshot_id
         with self._opened() as fd:
-            if btrfs.is_subvolume(self.folder / draft):
-                btrfs.delete_subvolume(fd, draft)
-            # A read-only subvolume can be renamed: its own entry is in the folder around it.
-            btrfs.snapshot(fd, draft, self._layers.folder / layer_id, read_only=True)
-            (self.folder / draft).rename(self.folder / snapshot_id)
+            # One step, and on the disk when the call returns; a name given later would not be.
+            btrfs.snapshot(fd, snapshot_id, self._layers.folder / layer_id, read_only=True)
 
     def _clone(self, snapshot_id: str, layer_id: str, size: int) -> None:
         layers, draft = self._layers, UNFINISHED + layer_id
@@ -78,7 +74,7 @@ class BtrfsSnapshots:
             # Given separately: the kernel overrides a limit in the call with that of the source.
             btrfs.limit_group(fd, btrfs.subvolume_id(path), size)
             identity.forget(path / "upper")
-            path.rename(layers.folder / layer_id)
+            layers.name(fd, draft, layer_id)
 
     def _delete(self, snapshot_id: str) -> None:
         if self.exists(snapshot_id):

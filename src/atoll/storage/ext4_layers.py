@@ -66,7 +66,7 @@ class Ext4Layers:
             )
             if done.code:
                 raise NoSpaceError(f"mkfs.ext4: {done.message}", context={"path": str(draft)})
-            draft.rename(self.file(layer_id))
+            await run_to_end(_name, draft, self.file(layer_id))
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
@@ -208,7 +208,22 @@ async def _replaced(source: Path, target: Path) -> AsyncIterator[Path]:
         if done.code:
             raise NoSpaceError(f"cp: {done.message}", context={"path": str(draft)})
         yield draft
-        draft.rename(target)
+        await run_to_end(_name, draft, target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def _name(draft: Path, target: Path) -> None:
+    """Call a file that is complete by its name, both on the disk before anything tells of it."""
+    _sync(draft)
+    draft.rename(target)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

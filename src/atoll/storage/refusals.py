@@ -34,6 +34,16 @@ def no_capacity(path: Path) -> ContainerUnavailableError:
     )
 
 
+def shut() -> ContainerUnavailableError:
+    """Return the error of a store that takes no change: btrfs shuts itself where it cannot grow."""
+    return ContainerUnavailableError(
+        "the store of all files failed on a full disk; it is opened again when there is space",
+        context={"reason": "capacity"},
+        suggestion="free space on the host, and try again",
+        retry_after=5.0,
+    )
+
+
 def does_not_fit(layer_id: str, used: int, size: int) -> DiskQuotaExceededError:
     """Return the error of a layer that has more in it than its new limit allows."""
     return DiskQuotaExceededError(
@@ -45,8 +55,8 @@ def does_not_fit(layer_id: str, used: int, size: int) -> DiskQuotaExceededError:
 
 def typed(error: OSError, path: Path) -> Exception:
     """Leave our own errors, of which some are OSErrors too; map the kernel's."""
+    if isinstance(error, SandboxError):
+        return error
     return (
-        error
-        if isinstance(error, SandboxError)
-        else from_os_error(error, str(error.filename or path))
+        shut() if error.errno == errno.EROFS else from_os_error(error, str(error.filename or path))
     )

@@ -23,13 +23,12 @@ from atoll.errors import (
     NotSupportedByRuntimeError,
     ResourceBusyError,
     SandboxError,
-    from_os_error,
 )
 from atoll.host import linux
 from atoll.host.mounts import mount_at, mounts_below, read_mounts, stop_propagation
 from atoll.host.threads import run_to_end
 from atoll.settings import StorageSettings
-from atoll.storage import idmap
+from atoll.storage import idmap, refusals
 from atoll.storage.attach import attach
 from atoll.storage.label import RootLabel, parse_label, store_key
 from atoll.storage.layers import LayerStore
@@ -273,4 +272,4 @@ def _typed(error: OSError, root: Path) -> Exception:
             context={"path": str(error.filename or root), "errno": errno.errorcode[error.errno]},
             suggestion="Linux 5.19 with images and state on ext4, xfs or btrfs is needed",
         )
-    return from_os_error(error, str(error.filename or root))
+    return refusals.typed(error, root)

@@ -80,9 +80,12 @@ class Snapshots:
             FileNotFoundError: there is no such snapshot.
         """
         check_id(snapshot_id)
+        return await self._run(self._attached(snapshot_id))
+
+    async def _attached(self, snapshot_id: str) -> Path:
         if not self._kind.exists(snapshot_id):
             raise from_os_error(OSError(errno.ENOENT, "no such snapshot"), snapshot_id)
-        return await self._run(self._kind.attach(snapshot_id))
+        return await self._kind.attach(snapshot_id)
 
     async def usage(self, snapshot_id: str) -> int:
         """Return the bytes the snapshot refers to, shared ones included."""

@@ -23,6 +23,7 @@ from atoll.errors import (
     from_os_error,
 )
 from atoll.host import linux
+from atoll.storage.refusals import shut
 
 MAX_ENTRIES = 1_000
 """Entries of one page of a folder."""
@@ -242,4 +243,6 @@ def typed(path: str) -> Iterator[None]:
                 context={"path": path},
                 suggestion="links in volumes are followed inside sandboxes only",
             ) from error
+        if error.errno == errno.EROFS:
+            raise shut() from error
         raise from_os_error(error, path or "/") from error

@@ -1,5 +1,7 @@
 import errno
 import os
+import re
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from atoll.errors import FilesystemError, NoSpaceError
 from atoll.host import linux
 from atoll.host.mounts import mount_at, read_mounts
 from atoll.storage.btrfs_layers import BtrfsLayers
+from atoll.storage.btrfs_snapshots import BtrfsSnapshots
 
 pytestmark = pytest.mark.e2e
 
@@ -126,3 +129,31 @@ def _append(path: Path, size: int) -> None:
             file.write(os.urandom(MB))
         file.flush()
         os.fsync(file.fileno())
+
+
+async def test_what_a_caller_is_told_of_is_there_after_a_power_cut(
+    store: BtrfsLayers, small_disk: Path
+) -> None:
+    """The kernel writes names 30 s later by itself, while records are durable at once."""
+    snapshots = BtrfsSnapshots(store)
+    snapshots.sweep()
+    os.sync()
+    await store.create("made", MB)
+    assert "made" in _on_disk(small_disk)
+    await snapshots.take("made", "taken")
+    assert "taken" in _on_disk(small_disk)
+    await snapshots.clone("taken", "cloned", MB)
+    assert "cloned" in _on_disk(small_disk)
+    await store.duplicate("made", "doubled", MB)
+    assert "doubled" in _on_disk(small_disk)
+
+
+def _on_disk(disk: Path) -> set[str]:
+    """Return the names that the file of the store has: what the kernel has yet to write is not in it."""
+    copy = disk / "copy"
+    subprocess.run(["cp", "--sparse=always", disk / "layers.btrfs", copy], check=True)
+    tree = subprocess.run(
+        ["btrfs", "inspect-internal", "dump-tree", "-t", "5", copy],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(re.findall(r"name: (\S+)", tree.stdout))

@@ -252,21 +252,32 @@ async def test_a_store_that_is_not_mounted_does_not_say_that_a_layer_is_missing(
     layers = LayerStore(settings, backend="btrfs")
     await layers.open()
     await layers.create("a", SIZE)
+    await layers.snapshots.take("a", "s")
     folder = settings.state_dir / "layers"
     linux.umount(folder)
-    for call in (layers.exists("a"), layers.attach("a"), layers.create("a", SIZE)):
+    for call in (
+        layers.exists("a"), layers.attach("a"), layers.create("a", SIZE),
+        layers.snapshots.attach("s"), layers.snapshots.clone("s", "b", SIZE),
+        layers.snapshots.delete("s"),
+    ):  # fmt: skip
         with pytest.raises(FilesystemError):
             await call
     await layers.open()
     assert await layers.exists("a")
+    assert await layers.snapshots.attach("s")
     await layers.close(unmount=True)
 
 
 async def test_calls_wait_while_the_store_is_opened_again(layers: LayerStore) -> None:
     await layers.create("a", SIZE)
 
+    await layers.snapshots.take("a", "s")
+
     async def ask() -> list[bool]:
-        return [await layers.exists("a") for _ in range(200)]
+        return [
+            await layers.exists("a") and (await layers.snapshots.attach("s")).exists()
+            for _ in range(100)
+        ]
 
     asked = asyncio.create_task(ask())
     await asyncio.gather(asked, *(layers.reopen() for _ in range(3)))

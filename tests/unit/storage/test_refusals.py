@@ -3,7 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from atoll.errors import FilesystemError, NoSpaceError, ValidationFailedError
+from atoll.errors import (
+    ContainerUnavailableError,
+    FilesystemError,
+    NoSpaceError,
+    ValidationFailedError,
+)
 from atoll.storage import refusals
 
 
@@ -27,3 +32,10 @@ def test_the_kernels_errors_are_mapped_and_ours_are_left() -> None:
     assert isinstance(refusals.typed(OSError(errno.ENOSPC, "full"), Path("/srv")), NoSpaceError)
     ours = FilesystemError("read-only")
     assert refusals.typed(ours, Path("/srv")) is ours
+
+
+def test_a_store_that_shut_itself_is_an_error_to_try_again_later() -> None:
+    error = refusals.typed(OSError(errno.EROFS, "read-only", "/srv/layers"), Path("/srv"))
+    assert isinstance(error, ContainerUnavailableError)
+    assert error.retryable
+    assert "/srv" not in str(error)

@@ -52,6 +52,7 @@ KEPT: Final = (
     *_named("publish", ("copied", "recorded")),
     *_named("contents", ("removed",)),
     *_named("mount", ("recorded", "served", "attached")),
+    *_named("unmount", ("detached", "stopped")),
     *_named("tunnel", ("started", "recorded")),
 )
 """Points of what is kept beside sandboxes: calls that ordinary load does not make."""

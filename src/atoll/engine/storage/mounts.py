@@ -141,7 +141,9 @@ class Mounts:
                 raise MountNotFoundError(f"no bucket is mounted at {path}", context={"path": path})
             if endpoint := await _started(box):
                 await grafts.detach(await self._pid(endpoint), kept.name)
+                self._life.faults.at("unmount.detached")
                 await client.stop(self._folder(endpoint, kept))
+                self._life.faults.at("unmount.stopped")
                 await self._drop_cache(kept)
             await self._remove(kept)
 

@@ -350,6 +350,31 @@ def test_an_engine_that_dies_meanwhile_leaves_a_mount_that_is_made(
     eventually(lambda: clients_of(host) == [], 20)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["unmount.detached", "unmount.stopped"])
+def test_an_engine_that_dies_while_it_unmounts_leaves_all_of_a_mount(
+    host: Host, server: Server, bucket: Any, point: str
+) -> None:
+    """Nobody was told that it is gone, so it comes back; what was written is in the bucket."""
+    first = host.start(ATOLL_STORAGE_BUCKET_ENDPOINTS=server.endpoint, ATOLL_FAULTS_POINT=point)
+    with first.client() as client:
+        assert mount(client, server).is_success
+        sh(client, f"echo kept > {AT}/f")
+        with pytest.raises(httpx2.TransportError):
+            unmount(client)
+    first.wait()
+    assert bucket.get_object(Bucket=BUCKET, Key="f")["Body"].read() == b"kept\n"
+    second = host.start(
+        ATOLL_STORAGE_BUCKET_ENDPOINTS=server.endpoint, ATOLL_LIFECYCLE_REAP_INTERVAL="0.3"
+    )
+    with second.client() as client:
+        eventually(lambda: client.get(BOX + "/mounts").json()["mounts"][0]["active"], 40)
+        assert sh(client, f"cat {AT}/f") == "kept"
+        assert unmount(client).is_success
+        assert client.get(BOX + "/mounts").json()["mounts"] == []
+    eventually(lambda: clients_of(host) == [], 20)
+
+
 def test_a_dead_endpoint_gives_errors_in_time(host: Host, bucket: Any) -> None:
     """Nothing hangs: the command fails, the engine answers meanwhile, the sandbox ends."""
     with serving() as server, started(host, server).client() as client:
