@@ -123,6 +123,7 @@ class UserNetworks:
             return Slot()
         async with self._making:
             if host_ref not in self._given:
+                await self._revive()
                 fd = self._ready.pop() if self._ready else await self._make()
                 await self._ask(op="give", fd=fd, owner=host_ref)
                 self._given[host_ref] = fd
@@ -261,6 +262,19 @@ class UserNetworks:
             else:
                 await self._drop(fd)
         return True
+
+    async def _revive(self) -> None:
+        """Start another holder where the last one ended.
+
+        Sandboxes that run go on with what the gateway has of them, and cannot be changed any more.
+        """
+        if self._holder is None or lasting.alive(self._holder):
+            return
+        _log.error("the holder of networks ended", lost=len(self._given))
+        for known in (self._given, self._ports, self._modes):
+            known.clear()
+        self._ready.clear()
+        await self._start()
 
     async def _start(self) -> None:
         self._control.unlink(missing_ok=True)

@@ -128,6 +128,10 @@ def test_without_internet_not_even_a_name_gets_out(node: Node) -> None:
         ask = f"import socket; s=socket.socket(2, 2); s.settimeout(1); s.sendto(b'x'*20, ('{server}', 53))"
         assert "PermissionError" in box.exec(["python3", "-c", ask]).stderr
     assert reached(box, f"http://{net.PUBLIC}/") == ""
+    question = r"b'\x12\x34\x01\0\0\1\0\0\0\0\0\0\6direct\4evil\4test\0\0\1\0\1'"
+    ask = "import socket; s=socket.socket(2, 2); s.settimeout(5); s.connect(('127.0.0.1', 65053)); "
+    told = box.exec(["python3", "-c", f"{ask}s.send({question}); print(s.recv(512)[3] & 15)"])
+    assert told.stdout == "3\n", "the gateway's own port is answered: no such name"
     assert not node.web.names.asked("evil.test")
 
 

@@ -138,17 +138,30 @@ async def test_another_engine_finds_what_was_given_and_drops_the_rest(
     await later.close()
 
 
-async def test_without_its_holder_nothing_is_given_and_the_next_engine_has_another(
+async def test_another_holder_is_started_where_one_ended_and_what_it_held_is_told_lost(
     made: UserNetworks, tmp_path: Path
 ) -> None:
     await made.acquire("a")
     held = holder(tmp_path / "n")
     os.kill(held.pid, signal.SIGKILL)
     await lasting.ended(held)
-    for call in (made.acquire("b"), made.listeners("a")):
-        with pytest.raises(ContainerUnavailableError) as raised:
+    slot = await made.acquire("b")
+    await made.set_mode("b", "direct")
+    assert connect(slot, PUBLIC) == "connected"
+    for call in (made.listeners("a"), made.set_mode("a", "direct")):
+        with pytest.raises(ContainerUnavailableError, match="stop the sandbox") as raised:
             await call
         assert raised.value.context["reason"] == "network"
+    await made.release("a")
+    assert await made.list() == ["b"]
+
+
+async def test_the_next_engine_starts_another_holder_too(
+    made: UserNetworks, tmp_path: Path
+) -> None:
+    held = holder(tmp_path / "n")
+    os.kill(held.pid, signal.SIGKILL)
+    await lasting.ended(held)
     later = UserNetworks(SETTINGS, tmp_path / "n")
     await later.open()
     assert (await later.acquire("b")).netns
@@ -156,7 +169,6 @@ async def test_without_its_holder_nothing_is_given_and_the_next_engine_has_anoth
         await later.set_mode("a", "direct")
     await later.release("b")
     await later.close()
-    made._given.clear()  # the fixture's end asks nobody
 
 
 async def test_a_host_without_nft_gives_loopback_and_says_so(
