@@ -33,6 +33,7 @@ def _agent(engine_id: str) -> Callable[[], int]:
 
 
 @pytest.mark.slow
+@pytest.mark.beyond_gvisor("memory")
 @pytest.mark.container
 @pytest.mark.timeout(300)
 async def test_f04_a_listing_of_a_hundred_thousand_needs_no_memory(

@@ -51,6 +51,7 @@ def _zeros(size: int) -> str:
     return digest.hexdigest()
 
 
+@pytest.mark.beyond_gvisor("memory")
 async def test_x16_a_gigabyte_of_output_needs_no_memory(url: str, sandbox: atoll.Sandbox) -> None:
     assert await _digest(sandbox, 50 * 10**6) == _zeros(50 * 10**6)
     peaks = {
@@ -65,6 +66,7 @@ async def test_x16_a_gigabyte_of_output_needs_no_memory(url: str, sandbox: atoll
     assert all(value < 24 * MIB for value in grown.values()), f"{grown} KiB more"
 
 
+@pytest.mark.beyond_gvisor("processes")
 async def test_two_hundred_streams_do_not_starve_each_other(url: str, sandbox_id: str) -> None:
     """One of them prints as fast as it can all the time."""
     script = "for i in $(seq 20); do echo $i; sleep 0.05; done"

@@ -137,7 +137,9 @@ class Metrics(Result, frozen=True, kw_only=True):
     allowed: int = 0
     refused: int = 0
     handled: int = 0
-    isolation: str  # the level really in force, as `SandboxInfo` has it
+    isolation: str = (
+        ""  # the level really in force, as `SandboxInfo` has it; "": of an older engine
+    )
     limits: Limits
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from typing import Any
 
 from . import channel, figures, rich, streams, variables
@@ -25,7 +26,8 @@ class Kernel:
     def __init__(self, link: Channel, executor: Any) -> None:
         self._link, self._executor = link, executor
         self._number = 0
-        self._running = False
+        self._running = self._failed = False
+        self._telling = self._postponed = False
         self._started = set(executor.namespace)
         self._sink = streams.moved(os.open("/dev/null", os.O_RDWR))
         for target in (0, 1, 2):
@@ -50,12 +52,28 @@ class Kernel:
         execution = streams.current.get(None)
         number = execution.number if execution else self._number
         if kind == "error":
-            self._link.send_json(channel.RESULT, number, plain_error(forms))
+            self._failed = True
+            body = json.dumps(plain_error(forms), allow_nan=False).encode()
         else:
-            self._link.send(channel.RESULT, number, rich.encode(forms, type=kind, **fields))
+            body = rich.encode(forms, type=kind, **fields)
+        if threading.current_thread() is threading.main_thread():
+            self._tell(number, body)
+        else:
+            self._link.send(channel.RESULT, number, body)
+
+    def _tell(self, number: int, body: bytes) -> None:
+        """Send a result whole: half a message would be the end of this kernel."""
+        self._telling = True
+        try:
+            self._link.send(channel.RESULT, number, body)
+        finally:
+            self._telling = False
+        if self._postponed:
+            self._interrupt()
 
     def _interrupt(self, *_: object) -> None:
-        if self._running:
+        self._postponed = self._running and self._telling
+        if self._running and not self._telling:
             raise KeyboardInterrupt
 
     def _reply(self, number: int, body: dict[str, Any]) -> None:
@@ -90,12 +108,17 @@ class Kernel:
             gc.collect(1)
 
     def _execute(self, code: str) -> BaseException | None:
-        self._running = True
+        self._running, self._failed = True, False
         try:
             figures.prepare()
             error = self._executor.run(code)
             self._show_figures(keep=error is None)
         except KeyboardInterrupt as interrupt:  # it came between the code and its report
+            self._running = False
+            if not self._failed:
+                from . import failures  # which looks for IPython as soon as it is there
+
+                self.emit("error", failures.describe(interrupt, ""), None)
             return interrupt
         return error if isinstance(error, BaseException) else None
 
