@@ -191,6 +191,7 @@ async def test_l11_out_of_memory_is_told_and_the_next_command_runs(box: Client) 
 
 @pytest.mark.beyond_bwrap("memory")
 @pytest.mark.beyond_gvisor("out of memory")
+@pytest.mark.beyond_pods("`oom_killed`, `pids_limited`")
 @pytest.mark.container
 async def test_l11_the_result_says_that_memory_was_the_reason(sandbox: atoll.Sandbox) -> None:
     slowly = "x = []\nwhile True: x.append(bytearray(1 << 20))"
@@ -200,6 +201,7 @@ async def test_l11_the_result_says_that_memory_was_the_reason(sandbox: atoll.San
 
 @pytest.mark.beyond_bwrap("processes")
 @pytest.mark.beyond_gvisor("processes")
+@pytest.mark.beyond_pods("`oom_killed`, `pids_limited`")
 @pytest.mark.container
 async def test_l12_the_result_says_that_the_limit_of_processes_was_hit(
     sandbox: atoll.Sandbox,
@@ -219,13 +221,21 @@ ATTACKS = {
 }
 
 
-@pytest.mark.beyond_pods("`metrics()`")
 @pytest.mark.container
 @pytest.mark.parametrize(
     "attack",
     [
-        pytest.param("fork bomb", marks=pytest.mark.beyond_gvisor("processes")),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in [*ATTACKS][1:]),
+        pytest.param(
+            "fork bomb",
+            marks=[
+                pytest.mark.beyond_gvisor("processes"),
+                pytest.mark.beyond_pods("limit of processes"),
+            ],
+        ),
+        *(
+            pytest.param(name, marks=[pytest.mark.slow, pytest.mark.beyond_pods("`metrics()`")])
+            for name in [*ATTACKS][1:]
+        ),
     ],
 )
 async def test_l12_a_sandbox_under_attack_answers_and_can_be_destroyed(

@@ -16,7 +16,6 @@ KEY = {"access_key_id": "canary-key-id", "secret_access_key": "canary-secret"}
 GIVEN = {"bucket": "bucket", "endpoint": "https://203.0.113.7", "credentials": KEY}
 AT = "/workspace/data"
 
-
 WRONG: list[tuple[str, dict[str, Any], type[Exception]]] = [
     ("/proc/data", {}, errors.InvalidMountConfigError),
     ("/", {}, errors.InvalidMountConfigError),
@@ -40,16 +39,16 @@ WRONG_HERE: list[tuple[str, dict[str, Any], type[Exception]]] = [
 ]
 """Of which it takes a sandbox, and its network, to know."""
 
-UNKNOWN = [pytest.mark.beyond_gvisor("buckets"), pytest.mark.beyond_bwrap("buckets")]
+BEYOND = [
+    pytest.mark.beyond_gvisor("buckets"),
+    pytest.mark.beyond_bwrap("buckets"),
+    pytest.mark.beyond_pods("bucket mounts"),
+]
 
 
-@pytest.mark.beyond_pods("bucket mounts")
 @pytest.mark.parametrize(
     ("path", "fields", "error"),
-    [
-        *WRONG,
-        *(pytest.param(*case, marks=UNKNOWN) for case in WRONG_HERE),
-    ],
+    [*WRONG, *(pytest.param(*case, marks=BEYOND) for case in WRONG_HERE)],
 )
 async def test_what_cannot_be_mounted_is_refused_and_changes_nothing(
     sandbox: atoll.Sandbox,

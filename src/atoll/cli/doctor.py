@@ -25,6 +25,9 @@ _MARKS = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAILED: "FAIL"}
 def doctor(
     *,
     config: Annotated[Path | None, typer.Option(help="An atoll.toml.")] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Check the cluster of the settings instead.")
+    ] = False,
     probe: Annotated[
         bool, typer.Option("--probe", help="Attack sandboxes of this host, and say what held.")
     ] = False,
@@ -50,7 +53,8 @@ def doctor(
 
         asked = probing.Asked(tuple(level or ()), tuple(only or ()), slow, image, config)
         raise typer.Exit(probing.probe(asked, as_json=as_json))
-    report = asyncio.run(examine(load(file=config).settings))
+    look = _cluster if cluster else examine
+    report = asyncio.run(look(load(file=config).settings))
     if as_json:
         print_json(report)
     else:
@@ -58,9 +62,20 @@ def doctor(
             print(f"{_MARKS[check.verdict]}  {check.name:<16} {check.seen}")
             if check.advice:
                 print(f"{'':<23}→ {check.advice}")
-        in_force = report.isolation or "none: sandboxes cannot run here"
+        where = "there" if cluster else "here"
+        in_force = report.isolation or f"none: sandboxes cannot run {where}"
         print(f"\nisolation level in force: {in_force}")
     raise typer.Exit(report.isolation is None)
+
+
+async def _cluster(settings: Settings) -> Report:
+    try:
+        from atoll.cli import doctor_cluster  # needs an extra
+    except ModuleNotFoundError as error:
+        from atoll.engine.components import extra_missing
+
+        raise extra_missing(error) from error
+    return await doctor_cluster.examine(settings)
 
 
 async def examine(settings: Settings) -> Report:

@@ -83,11 +83,12 @@ async def _kubernetes(settings: Settings, engine_id: str, stack: AsyncExitStack)
     try:
         from atoll.engine.cluster.opening import opened  # needs an extra
     except ModuleNotFoundError as error:
-        raise _extra_missing(error) from error
+        raise extra_missing(error) from error
     return await opened(settings, engine_id, stack)
 
 
-def _extra_missing(error: ModuleNotFoundError) -> RuntimeNotAvailableError:
+def extra_missing(error: ModuleNotFoundError) -> RuntimeNotAvailableError:
+    """Return the error that says what to install for level kubernetes."""
     return RuntimeNotAvailableError(
         f"level kubernetes needs {error.name}",
         context={"runtime": "kubernetes", "missing": error.name},
@@ -106,7 +107,7 @@ async def replica(settings: Settings, stack: AsyncExitStack) -> "Replica | None"
     try:
         from atoll.engine.cluster.replica import joined  # needs an extra
     except ModuleNotFoundError as error:
-        raise _extra_missing(error) from error
+        raise extra_missing(error) from error
     return await joined(settings.cluster, stack)
 
 

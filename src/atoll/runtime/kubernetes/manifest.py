@@ -38,7 +38,7 @@ AGENT_CAPABILITY: Final = "AUDIT_WRITE"
 """Of the agent alone: who lacks one that a process has cannot trace it. This one is the least that the
 Pod Security Standard `baseline` lets a Pod have besides those of commands."""
 
-_BUNDLE: Final = "/opt/atoll/agent"
+BUNDLE: Final = "/opt/atoll/agent"
 _LIBRARY: Final = f"{AGENT_DIR}/lib"
 PYTHON: Final = (
     f"{_LIBRARY}/loader", "--inhibit-cache", "--library-path", _LIBRARY,
@@ -125,10 +125,10 @@ def _inits(spec: ContainerSpec, cluster: ClusterSettings) -> list[dict[str, Any]
         "name": "agent",
         "image": cluster.agent_image,
         "imagePullPolicy": cluster.pull_policy,
-        "command": ["cp", "-a", f"{_BUNDLE}/.", AGENT_DIR],
+        "command": ["cp", "-a", f"{BUNDLE}/.", AGENT_DIR],
         "volumeMounts": [{"name": "agent", "mountPath": AGENT_DIR}],
-        "securityContext": _restricted([]) | {"readOnlyRootFilesystem": True},
-        "resources": _SMALL,
+        "securityContext": restricted([]) | {"readOnlyRootFilesystem": True},
+        "resources": SMALL,
     }
     if not (cluster.persist and spec.first):
         return [bring]
@@ -138,13 +138,13 @@ def _inits(spec: ContainerSpec, cluster: ClusterSettings) -> list[dict[str, Any]
         "imagePullPolicy": cluster.pull_policy,
         "command": [*PYTHON, _SEED.format(source=cluster.persist, target=FILES_DIR)],
         "volumeMounts": [_AGENT_MOUNT, {"name": "files", "mountPath": FILES_DIR}],
-        "securityContext": _restricted(["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"]),
-        "resources": _SMALL,
+        "securityContext": restricted(["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"]),
+        "resources": SMALL,
     }
     return [bring, fill]
 
 
-_SMALL: Final = {
+SMALL: Final = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
     "limits": {"cpu": "1", "memory": "256Mi"},
 }
@@ -168,7 +168,7 @@ def _sandbox(spec: ContainerSpec, cluster: ClusterSettings) -> dict[str, Any]:
             "limits": _size(spec.cpu, spec.memory, spec.disk),
             "requests": _requests(spec, cluster.request_ratio),
         },
-        "securityContext": _restricted([*CAPABILITIES, AGENT_CAPABILITY]),
+        "securityContext": restricted([*CAPABILITIES, AGENT_CAPABILITY]),
         "volumeMounts": [_AGENT_MOUNT, *_file_mounts(cluster)],
     }
 
@@ -182,7 +182,7 @@ def _size(cores: float, memory: int, disk: int) -> dict[str, str]:
     return size | {"ephemeral-storage": str(disk)} if disk else size
 
 
-def _restricted(added: list[str]) -> dict[str, Any]:
+def restricted(added: list[str]) -> dict[str, Any]:
     """As strict as root inside can be kept."""
     return {
         "runAsUser": 0,

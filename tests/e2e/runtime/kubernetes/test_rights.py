@@ -1,6 +1,5 @@
 """An engine with the rights of the manifest and no other: it can do all it does, and uses each."""
 
-import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from tools.render_chart import MANIFESTS
 
 import atoll
 import clusters
@@ -20,16 +17,9 @@ from atoll.runtime.kubernetes.rights import needed, used
 from atoll.server.main import Served
 from atoll.settings import RuntimeSettings, Settings, StorageSettings
 from e2e.engine.cluster import fleet
+from e2e.runtime.kubernetes.accounts import account, kubeconfig
 
 pytestmark = [clusters.needed, pytest.mark.timeout(300)]
-
-RBAC = "apis/rbac.authorization.k8s.io/v1"
-COLLECTIONS = {
-    "ServiceAccount": ("serviceaccounts", "api/v1"),
-    "Role": ("roles", RBAC),
-    "RoleBinding": ("rolebindings", RBAC),
-}
-
 
 RARE = {
     ("atoll.dev", "sandboxes", "delete"): "what was destroyed is known for an hour",
@@ -37,39 +27,6 @@ RARE = {
     ("coordination.k8s.io", "leases", "get"): "a renewal got no answer",
 }
 """What of the rights of several engines one of them alone does not use within a minute."""
-
-
-@asynccontextmanager
-async def account(cluster: Api, namespace: str, *, replicas: bool) -> AsyncIterator[str]:
-    """Make the account of the manifest, with its rights, by a name of its own; yield its token."""
-    name = f"atoll-test-{secrets.token_hex(4)}"
-    text = [*MANIFESTS][replicas].read_text(encoding="utf-8").replace("atoll-engine", name)
-    async with AsyncExitStack() as stack:
-        for made in yaml.safe_load_all(text.replace("namespace: atoll", f"namespace: {namespace}")):
-            if made["kind"] in COLLECTIONS:
-                plural, group = COLLECTIONS[made["kind"]]
-                await cluster.create(api.path(namespace, plural, group=group), made)
-                path = api.path(namespace, plural, name, group=group)
-                stack.push_async_callback(cluster.delete, path)
-        wanted = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 3600},
-        }
-        path = f"{api.path(namespace, 'serviceaccounts', name)}/token"
-        yield (await cluster.create(path, wanted))["status"]["token"]
-
-
-def kubeconfig(token: str, folder: Path) -> Path:
-    """Write how the cluster is reached by *token*."""
-    told = yaml.safe_load(Path(clusters.KUBECONFIG).read_text(encoding="utf-8"))
-    context = next(one for one in told["contexts"] if one["name"] == told["current-context"])
-    told["users"] = [{"name": "engine", "user": {"token": token}}]
-    context["context"]["user"] = "engine"
-    told["contexts"] = [context]
-    path = folder / "kubeconfig"
-    path.write_text(json.dumps(told), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
