@@ -81,14 +81,23 @@ def root(problem: str | None) -> Check:
     )
 
 
-def limits() -> Check:
-    """Say which limits there are without root."""
+def limits(together: str) -> Check:
+    """Say which limits there are without root.
+
+    Args:
+        together: what the kernel holds all that is started from here to; "": nothing.
+    """
+    seen = (
+        "by process limits, without cgroups: how many processes, memory of each, size of a file; memory"
+        " of all is looked at twice a second; not cpu, nor disk as a whole"
+    )
     return Check(
         name="limits",
         verdict=Verdict.WARNING,
-        seen="by process limits, without cgroups: how many processes, memory of each, size of a file;"
-        " memory of all is looked at twice a second; not cpu, nor disk as a whole",
-        advice="where the kernel has to hold all of it, use an engine that runs as root",
+        seen=f"{seen}. All that is started from here together: {together}" if together else seen,
+        advice="where the kernel has to hold all sandboxes together and systemd is here: systemd-run"
+        " --user --scope -p MemoryMax=8G -p CPUQuota=200% atoll serve; to hold each of them: an engine"
+        " that runs as root",
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import atoll
-from atoll.cli import checks_user
+from atoll.cli import checks_user, own_cgroup
 from atoll.cli.checks import Check, Report, Verdict
 from atoll.errors import SandboxError
 from atoll.host import own_root, process
@@ -36,7 +36,7 @@ async def examine(uid: int) -> Report:
         ),
         bubblewrap,
         checks_user.root(await trial()),
-        checks_user.limits(),
+        checks_user.limits(str(own_cgroup.own())),
         checks_user.network(networks.missing_tools(), await network_trial()),
         checks_user.image(
             ids=bool(process.find("newuidmap")),

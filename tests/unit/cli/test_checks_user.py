@@ -30,8 +30,9 @@ def test_the_kernel_has_to_let_users_mount_overlays(release: str, verdict: str) 
 
 
 def test_what_is_not_limited_is_told_on_every_host() -> None:
-    assert checks.limits().verdict == "warning"
-    assert "disk" in checks.limits().seen
+    assert checks.limits("").verdict == "warning"
+    assert "disk" in checks.limits("").seen
+    assert checks.limits("memory 8 GiB").seen.endswith("together: memory 8 GiB")
 
 
 def test_a_network_that_cannot_be_given_says_what_to_install() -> None:
