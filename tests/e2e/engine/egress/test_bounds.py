@@ -17,16 +17,11 @@ SANDBOXES = ("a", "b", "c")
 HUNGRY = """
 import socket, time
 held = []
-for _ in range(24):
+for _ in range(4):  # together what a sandbox may have held
     one = socket.create_connection(("203.0.113.7", 80))
     one.sendall(b"PUT / HTTP/1.1\\r\\nHost: 203.0.113.7\\r\\nContent-Length: 8000000\\r\\n\\r\\n")
+    one.sendall(bytes(7_999_999))
     held.append(one)
-for one in held:
-    try:
-        one.sendall(bytes(1_300_000))  # together less than a sandbox may have held
-    except OSError as error:
-        print(type(error).__name__)
-        break
 time.sleep(30)
 """
 
