@@ -10,6 +10,7 @@ import pytest
 
 from atoll.host import linux
 from atoll.runtime.oci import cgroup_files
+from atoll.wire.frames import Kind
 from e2e.runtime.boxes import Bench, Box
 from e2e.runtime.roots import ID_BASE
 
@@ -133,6 +134,29 @@ async def test_sockets_without_a_limit_are_noticed(
 
     monkeypatch.setattr(cgroup_files, "write", without)
     assert await queued(bench) >= _QUEUED
+
+
+_UNREAD = """
+import socket, struct, time
+request = struct.pack("=IHHII", 16, 99, 0x5, 1, 0)
+sockets = [socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) for _ in range(200)]
+for each in sockets:
+    for _ in range(100):
+        each.send(request)
+print("done", flush=True)
+time.sleep(60)
+"""
+
+
+async def test_what_netlink_keeps_for_a_sandbox_is_seen(bench: Bench) -> None:
+    """It is in no limit: the engine stops who has much of it when the host runs low."""
+    async with bench.running() as box:
+        assert (await bench.runtime.usage(box.spec.host_ref)).uncounted == 0
+        with box.start(box.argv(_UNREAD), id="unread") as connection:
+            connection.until(Kind.STDOUT)
+            used = await bench.runtime.usage(box.spec.host_ref)
+            assert used.uncounted > 10 << 20
+            connection.send(Kind.CANCEL)
 
 
 async def test_a_sandbox_has_an_end_of_terminals(bench: Bench) -> None:

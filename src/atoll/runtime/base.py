@@ -58,12 +58,16 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container uses now. Memory in bytes, cpu time in seconds."""
+    """What a container uses now. Memory in bytes, cpu time in seconds.
+
+    `uncounted` is memory that the kernel keeps for it and that is in no limit.
+    """
 
     memory: int
     cpu_time: float
     pids: int
     oom_kills: int
+    uncounted: int = 0
 
 
 class Runtime(Protocol):

@@ -70,6 +70,7 @@ class ScriptedRuntime:
         self.cut: set[str] = set()  # whose hosts answer nobody
         self.abandoned: list[str] = []
         self.names: dict[str, str] = {}
+        self.uncounted: dict[str, int] = {}
         self.generations: dict[str, int] = {}
         self.pid = 1  # of every container
         self.starts = 0
@@ -168,7 +169,8 @@ class ScriptedRuntime:
         self.names[host_ref] = hostname
 
     async def usage(self, host_ref: str) -> Usage:
-        return Usage(memory=0, cpu_time=0, pids=0, oom_kills=0)
+        uncounted = self.uncounted.get(host_ref, 0)
+        return Usage(memory=0, cpu_time=0, pids=0, oom_kills=0, uncounted=uncounted)
 
 
 class Roots(bare.BareRoots):

@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from atoll.errors import ContainerUnavailableError, SandboxError
-from atoll.host import process, unix, uts
+from atoll.host import netlink, process, unix, uts
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.runtime.configuration import configuration
@@ -318,7 +318,11 @@ class OciRuntime:
 
     async def usage(self, host_ref: str) -> Usage:
         """Return what the container uses now."""
-        return self._cgroup(host_ref).usage()
+        used = self._cgroup(host_ref).usage()
+        if (container := await self.find(host_ref)) is None:
+            return used
+        uncounted = await asyncio.to_thread(netlink.queued, container.pid)
+        return msgspec.structs.replace(used, uncounted=uncounted)
 
     def _cgroup(self, host_ref: str) -> cgroup.Cgroup:
         return cgroup.of(self._hierarchies, self._engine_id, host_ref)

@@ -48,6 +48,23 @@ async def test_the_ones_used_longest_ago_are_stopped_until_there_is_memory(
     assert await pressure.relieve(engine._shared) == 0
 
 
+async def test_who_takes_what_nobody_limits_goes_first_and_at_work(
+    engine: Engine, world: World
+) -> None:
+    """The kernel keeps it for as long as the sandbox runs; others need not give way for it."""
+    for id in ("a", "b", "greedy", "c"):
+        await used(engine, id, 50)
+    record = engine.sandbox("N", "greedy").record
+    assert record
+    assert record.host_ref
+    world.runtime.uncounted[record.host_ref] = GB
+    async with engine.sandbox("N", "greedy").use():
+        await pressure.relieve(engine._shared)
+    found = await states(engine)
+    assert {id for id, state in found.items() if state is State.STOPPED} == {"greedy"}
+    assert (await engine.store.events.after(("N", "greedy"), 0))[-1].reason == "memory"
+
+
 async def test_frozen_ones_give_their_memory_up_too(engine: Engine, world: World) -> None:
     await used(engine, "frozen", 0, sleep_mode="freeze")
     await engine.sandbox("N", "frozen").sleep()
