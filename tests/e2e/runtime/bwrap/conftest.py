@@ -16,12 +16,12 @@ class Rootless:
         self.state_dir = lent.home / ".local/state/atoll"
         self._running = ExitStack()
         self.env: Any = None
-        self.pid = 0
+        self.pid, self.socket = 0, ""
 
     def start(self) -> None:
         ready = self._running.enter_context(rootless.engine(self.user))
-        self.pid = int(str(ready["pid"]))
-        self.env = self._running.enter_context(atoll.sync.connect(f"unix://{ready['socket']}"))
+        self.pid, self.socket = int(str(ready["pid"])), str(ready["socket"])
+        self.env = self._running.enter_context(atoll.sync.connect(f"unix://{self.socket}"))
 
     def stop(self) -> None:
         self._running.close()

@@ -12,6 +12,9 @@ import pytest
 
 import atoll
 from atoll.errors import NotSupportedByRuntimeError, RuntimeNotAvailableError
+from atoll.probes.catalogue import PROBES
+from atoll.probes.run import Verdict, run
+from atoll.probes.site import Site
 
 Host = Any
 
@@ -184,3 +187,14 @@ def test_no_file_grows_beyond_the_disk_of_its_sandbox(host: Host) -> None:
     assert done.exit_code != 0
     assert box.exec("stat -c %s /workspace/big").stdout == f"{50_000_000}\n"
     box.destroy()
+
+
+def test_every_probe_from_inside_holds(host: Host) -> None:
+    site = Site({"socket": host.socket, "pid": host.pid}, host.state_dir)
+    inside = [probe for probe in PROBES if probe.inside]
+    findings = list(run(site, "bwrap", inside))
+    assert len(findings) == len(inside)
+    assert {one.probe: one.seen for one in findings if one.verdict is not Verdict.PASS} == {}
+    site.clear()
+    site.client.close()
+    nobody_is_left(host)
