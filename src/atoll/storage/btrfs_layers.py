@@ -78,7 +78,7 @@ class BtrfsLayers:
             raise FilesystemError(
                 f"the layer store is not mounted at {self.folder}",
                 context={"path": str(self.folder)},
-                suggestion="restart the engine: it mounts the store; files are not lost",
+                suggestion="the engine mounts it again; files are not lost",
             )
         return False
 
@@ -168,7 +168,13 @@ class BtrfsLayers:
 
     @property
     def failed(self) -> bool:
-        """Whether the kernel has shut the store: its file could not grow on a full disk."""
+        """Whether the kernel has shut the store: its file could not grow on a full disk.
+
+        So is one that is not mounted: for as long as anybody has the old mount, also a process on
+        its way to another namespace, the kernel refuses a new one.
+        """
+        if not mount_at(self.folder, read_mounts()):
+            return True
         return bool(os.statvfs(self.folder).f_flag & os.ST_RDONLY)
 
     async def reopen(self) -> None:

@@ -245,6 +245,21 @@ async def test_a_store_the_kernel_shut_is_opened_again_when_no_root_is_left(
     await store.close(unmount=True)
 
 
+async def test_a_store_that_could_not_be_mounted_again_is_tried_again(
+    settings: StorageSettings,
+) -> None:
+    """The kernel refuses while anybody, in whatever namespace, has the mount that failed."""
+    store = LayerStore(settings, backend="btrfs")
+    await store.open()
+    await store.create("a", SIZE)
+    linux.umount(settings.state_dir / "layers")
+    assert await store.is_shut()
+    await store.reopen()
+    assert not await store.is_shut()
+    assert await store.exists("a")
+    await store.close(unmount=True)
+
+
 async def test_a_store_that_is_not_mounted_does_not_say_that_a_layer_is_missing(
     settings: StorageSettings,
 ) -> None:
