@@ -102,7 +102,9 @@ class Requests:
         deadline = Deadline(lambda: self._too_late(task))
         try:
             while request := await self._next(deadline):
-                if not await self._one(request):
+                async with self._sandbox.turns.taken():
+                    keep = await self._one(request)
+                if not keep:
                     break
         except Malformed as error:
             await self._malformed(error)

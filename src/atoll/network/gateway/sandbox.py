@@ -26,6 +26,7 @@ from atoll.network.gateway.protocol import (
     Put,
     SandboxStatus,
 )
+from atoll.network.gateway.turns import Turns
 from atoll.network.policy import Outbound, SandboxPolicy, Verdict, decide
 
 QUERY_RATE, QUERY_BURST = 200.0, 400
@@ -83,6 +84,7 @@ class Sandbox:
         self.connections: set[Cuttable] = set()
         self.bodies = Budget(held.MAX_OF_ONE, within=bodies)
         self.pieces = Budget(tunnel.MAX_OF_ONE, within=pieces)
+        self.turns = Turns()
         self._calls = asyncio.Semaphore(MAX_CALLS)
         self.queries = 0
         self._query_bucket = Bucket(QUERY_RATE, QUERY_BURST)
