@@ -8,6 +8,7 @@ import asyncio
 import json
 import shutil
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -23,6 +24,10 @@ from atoll.settings import Settings
 
 REMOVAL: Final = 30.0
 """Seconds a node has to say that a Pod has ended. One on a node that is cut off stays: it may still run."""
+
+
+LISTENING: Final = 0.05
+"""Seconds between two looks whether an agent listens."""
 
 
 class Owner(NamedTuple):
@@ -76,9 +81,13 @@ class KubernetesRuntime:
         """See `Runtime.start`."""
         try:
             await self._make(spec)
-            await self._runs(spec.host_ref)
+            async with asyncio.timeout(self._timeout):
+                await self._listens(spec.host_ref, await self._runs(spec.host_ref))
         except BaseException as error:
+            seen = self._pods.get(spec.host_ref)
             await asyncio.shield(self._remove(spec.host_ref, wait=False))
+            if isinstance(error, TimeoutError):
+                raise status.late(seen, self._timeout) from None
             if isinstance(error, ApiError):
                 raise status.unavailable(error) from error
             raise
@@ -99,17 +108,24 @@ class KubernetesRuntime:
         told = configuration(spec, tcp=address, token=token(self._owner.key, spec.host_ref))
         return json.dumps(told)
 
-    async def _runs(self, host_ref: str) -> None:
-        try:
-            pod = await self._pods.until(
-                host_ref,
-                lambda pod: bool(status.address(pod) or status.failure(pod)),
-                self._timeout,
-            )
-        except TimeoutError:
-            raise status.late(self._pods.get(host_ref), self._timeout) from None
+    async def _runs(self, host_ref: str) -> str:
+        """Return the address of a Pod once it runs."""
+        pod = await self._pods.until(
+            host_ref, lambda pod: bool(status.address(pod) or status.failure(pod)), None
+        )
         if error := status.failure(pod):
             raise error
+        return str(status.address(pod))
+
+    async def _listens(self, host_ref: str, address: str) -> None:
+        """Wait until the agent does: a container counts as running before its program has begun to."""
+        while True:
+            with suppress(ConnectionError):
+                (await tcp.connect(address, self._settings.agent_port)).close()
+                return
+            if error := status.failure(self._pods.get(host_ref)):
+                raise error
+            await asyncio.sleep(LISTENING)
 
     async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
         """See `Runtime.dial`."""
