@@ -7,8 +7,6 @@ past it. The engine is the only one that knows policies for good, so a new gatew
 
 import asyncio
 import os
-import select
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,7 +17,7 @@ import structlog
 
 from atoll.errors import ContainerUnavailableError
 from atoll.host import process, unix
-from atoll.network.gateway import listening
+from atoll.network.gateway import ending, listening
 from atoll.network.gateway.client import GatewayClient, GatewayGone, Handle, Notice, unheard
 from atoll.network.gateway.handover import Giving, Lend
 from atoll.network.gateway.listening import Ports, Sockets
@@ -43,6 +41,13 @@ START_TIMEOUT = 60.0
 
 PRESENT_TIMEOUT = 20.0
 """Seconds that a policy waits for a gateway that begins."""
+
+STOP_TIMEOUT = 10.0
+"""Seconds that a gateway has to end when it is told to."""
+
+LOOK, HANG = 30.0, 60.0
+"""Seconds between two looks whether it answers, and after which it hangs: it decides all in one
+thread, and a processor that many wait for is slow."""
 
 PAUSE = 0.5
 """Seconds between a death and the next start, so that a gateway which cannot live costs little."""
@@ -133,9 +138,8 @@ class Keeper:
         if self._client:
             if stop:
                 with suppress(GatewayGone, ValueError):
-                    await self._client.ask(Stop(), Done)
-                    await self._client.gone()
-                await asyncio.to_thread(_reap, self.pid)
+                    await self._client.ask(Stop(), Done, timeout=STOP_TIMEOUT)
+                await asyncio.to_thread(ending.end, self.pid, self.logs, STOP_TIMEOUT)
             await self._client.close()
         if self._sockets:
             self._sockets.close()
@@ -226,9 +230,9 @@ class Keeper:
             report = None
         if report is None or report.version != VERSION:
             await client.close()
-            await asyncio.to_thread(_end_foreign, state.pid)
+            await asyncio.to_thread(ending.end, state.pid, self.logs)
             return False
-        if self._bound and _is_gateway(state.pid):  # by what is set now
+        if self._bound and ending.is_gateway(state.pid, self.logs):  # by what is set now
             await asyncio.to_thread(self._bound, state.pid)
         self._moved(state.ports)
         self._serve_by(client, report.pid)
@@ -259,7 +263,7 @@ class Keeper:
                     await client.ask(put, Done)
                     await self._giving.give_again(client, host_ref)
         except BaseException as error:  # cancelled too: nobody else would end it
-            _end(pid)
+            ending.end(pid, self.logs)
             if client:
                 await client.close()
             if not isinstance(error, (OSError, TimeoutError, GatewayGone)):
@@ -306,14 +310,23 @@ class Keeper:
             return None
 
     async def _keep(self) -> None:
-        """Start the gateway again whenever it ends."""
+        """Start the gateway again whenever it ends, or does not answer any more."""
         while self._client:
-            await self._client.gone()
+            await self._over(self._client)
             self._ready.clear()
-            _log.warning("the egress gateway ended and is started again", log=str(self._output))
+            _log.warning("the egress gateway is started again", log=str(self._output))
             await self._client.close()
-            await asyncio.to_thread(_end, self.pid)
+            await asyncio.to_thread(ending.end, self.pid, self.logs)
             await self._again()
+
+    async def _over(self, client: GatewayClient) -> None:
+        """Return when *client* has ended, or its gateway hangs."""
+        with suppress(GatewayGone, ValueError):
+            while not client.ended:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK):
+                        await client.gone()
+                await client.ask(Status(), StatusReport, timeout=HANG)
 
     async def _again(self) -> None:
         while True:
@@ -323,40 +336,6 @@ class Keeper:
                 return
             except (ContainerUnavailableError, OSError) as error:
                 _log.error("the egress gateway cannot be started", error=str(error))
-
-
-def _reap(pid: int) -> None:
-    """Wait for our child; one of an earlier engine is somebody else's."""
-    with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
-
-
-def _end(pid: int) -> None:
-    """Kill a gateway that is of no more use, if it is our child: other pids may be anybody's."""
-    with suppress(ChildProcessError):
-        if os.waitpid(pid, os.WNOHANG) == (0, 0):
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
-
-
-def _end_foreign(pid: int) -> None:
-    """Kill the gateway of an earlier engine, if that is what has this pid still."""
-    with suppress(OSError):
-        pidfd = os.pidfd_open(pid)
-        try:
-            if _is_gateway(pid):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                select.select([pidfd], [], [], START_TIMEOUT)
-        finally:
-            os.close(pidfd)
-
-
-def _is_gateway(pid: int) -> bool:
-    """Tell whether that is what has this pid still."""
-    try:
-        return b"atoll.network.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def _unavailable(message: str) -> ContainerUnavailableError:

@@ -84,6 +84,37 @@ async def test_a_policy_that_was_refused_does_not_stop_the_next_gateway(
     assert set((await one.status()).sandboxes) == {"r-1", "r-3"}
 
 
+async def test_a_gateway_that_hangs_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lives, and so do its listeners: nobody but the engine would notice."""
+    monkeypatch.setattr(keeper, "LOOK", 0.01)
+    monkeypatch.setattr(keeper, "HANG", 2.0)
+    one = made(tmp_path, [])
+    await one.open()
+    await one.put(put("r-1", 1))
+    before = await one.status()
+    os.kill(before.pid, signal.SIGSTOP)
+    async with asyncio.timeout(30):
+        while Path(f"/proc/{before.pid}").exists():
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(keeper, "HANG", 60.0)
+    await one.put(put("r-2", 2))
+    assert set((await one.status()).sandboxes) == {"r-1", "r-2"}
+    await one.close(stop=True)
+
+
+async def test_a_gateway_that_hangs_does_not_keep_the_engine_from_stopping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = made(tmp_path, [])
+    await one.open()
+    monkeypatch.setattr(keeper, "STOP_TIMEOUT", 0.1)
+    os.kill(one.pid, signal.SIGSTOP)
+    await one.close(stop=True)
+    assert not Path(f"/proc/{one.pid}").exists()
+
+
 async def test_a_start_that_is_cut_short_leaves_no_process(tmp_path: Path) -> None:
     """An engine that ends as soon as it began has nobody who would stop its gateway."""
     one = made(tmp_path, [])
