@@ -287,7 +287,7 @@ class Engine:
         """Set the defaults of a namespace; running sandboxes see them at their next start."""
         ids.check_namespace(namespace)
         rules.check_defaults(config, self.settings.instance_types)
-        rules.check_failover(config, self.settings)
+        rules.check_engines(config, self.settings)
         await self.store.configure_namespace(namespace, config)
         self._configured[namespace] = config
         self._set_defaults(namespace)

@@ -65,9 +65,13 @@ class Keeping:
 
     async def _run(self) -> None:
         while True:
-            records = [one for one in await self._store.owners() if _lease(one)]
-            self._round(records)
-            shortest = min((_lease(one) for one in records), default=self._default)
+            shortest = self._default
+            try:
+                records = [one for one in await self._store.owners() if _lease(one)]
+                self._round(records)
+                shortest = min((_lease(one) for one in records), default=shortest)
+            except Exception as error:  # all sandboxes would end if this ended
+                log.error("round of renewals failed", exc_info=error)
             await asyncio.sleep(shortest / ROUNDS)
 
     @property

@@ -245,8 +245,14 @@ def lease(namespace: NamespaceConfig, settings: Settings) -> float:
     return float(cluster.lease) if failover == "lease" and cluster.replicas else 0.0
 
 
-def check_failover(config: NamespaceConfig, settings: Settings) -> None:
-    """Refuse leases where nobody renews them."""
+def check_engines(config: NamespaceConfig, settings: Settings) -> None:
+    """Refuse leases where nobody renews them, and what several engines do not share."""
+    if config.warm_pool and settings.cluster.replicas:
+        raise NotSupportedByRuntimeError(
+            "replicas of an engine have no warm pool",
+            context={"field": "warmPool", "value": config.warm_pool},
+            suggestion="leave warm_pool out",
+        )
     if config.failover == "lease" and not settings.cluster.replicas:
         raise NotSupportedByRuntimeError(
             "only engines with replicas renew leases",

@@ -46,6 +46,11 @@ class Fleet:
         self.replicas.remove(replica)
         await asyncio.to_thread(replica.wait)
 
+    async def drop(self, replica: EngineProcess) -> None:
+        """Tell one to end, and wait until it has."""
+        self.replicas.remove(replica)
+        await asyncio.to_thread(replica.end)
+
     async def kill(self, replica: EngineProcess) -> None:
         """End one without a word."""
         self.replicas.remove(replica)

@@ -19,6 +19,7 @@ import httpx2
 import pytest
 
 import clusters
+from atoll.runtime.kubernetes import api
 from e2e.engine.cluster import fleet, outages
 from e2e.engine.cluster.outages import Site
 from integration.server.engines import EngineProcess
@@ -197,3 +198,33 @@ async def _destroyed(engine: EngineProcess, id: str) -> None:
     async with httpx2.AsyncClient(transport=transport, timeout=60) as client:
         with suppress(httpx2.HTTPError):  # what is left is removed by the next engine
             await client.delete(f"http://engine/v2/namespaces/Sandbox/sandboxes/{id}")
+
+
+async def test_without_leases_nothing_is_replaced_and_nothing_ends_by_itself(
+    tmp_path: Path,
+) -> None:
+    settings = clusters.environment() | {"ATOLL_CLUSTER_REPLICAS": "true"}
+    await fleet.define()
+    id = f"box-{secrets.token_hex(3)}"
+    async with outages.replicas(tmp_path, **settings) as made:
+        engines = [engine for _, engine in made]
+        await answered(engines[0], id, "touch /tmp/mine")
+        async with outages.node_cut(await _node_of(engines[0], id)):
+            await asyncio.sleep(LEASE * 1.5)
+            for engine in engines:
+                with pytest.raises(httpx2.HTTPStatusError):
+                    await call(engine, id, "true")
+        for engine in engines:
+            await answered(engine, id, "ls /tmp/mine")
+        await _destroyed(engines[0], id)
+
+
+async def _node_of(engine: EngineProcess, id: str) -> int:
+    transport = httpx2.AsyncHTTPTransport(uds=engine.hello["socket"])
+    async with httpx2.AsyncClient(transport=transport, timeout=60) as client:
+        told = await client.get(f"http://engine/v2/namespaces/Sandbox/sandboxes/{id}")
+    where = api.path(clusters.settings().namespace, "pods", told.json()["placementId"])
+    async with clusters.connected() as cluster:
+        pod = await cluster.get(where)
+    assert pod
+    return int(pod["spec"]["nodeName"].removeprefix("n"))

@@ -13,9 +13,12 @@ import pytest
 import atoll
 import clusters
 from atoll.runtime.kubernetes import api
-from atoll.runtime.kubernetes.api import Api
+from atoll.runtime.kubernetes.api import Api, ApiError
 from atoll.wire.process import Stdout
+from conformance import servers
+from conformance.test_websockets import ECHO
 from e2e.engine.cluster import fleet as fleets
+from e2e.engine.cluster import outages
 from e2e.engine.cluster.fleet import Fleet
 
 pytestmark = [clusters.needed, pytest.mark.timeout(300)]
@@ -145,3 +148,114 @@ async def test_a_preview_is_served_and_revoked_by_all(fleet: Fleet, id: str) -> 
     async with asyncio.timeout(30):
         while await visit() != 404:
             await asyncio.sleep(0.1)
+
+
+async def test_a_rollout_of_the_engine_costs_no_line_of_a_stream(fleet: Fleet, id: str) -> None:
+    """As a Deployment does it: a new replica is there before an old one is told to go."""
+    old = list(fleet.replicas)
+    async with atoll.connect(fleet.url) as client:
+        box = atoll.get_sandbox(client.Sandbox, id)
+        seen, rolled = "", 0
+        async for event in box.exec_stream("for n in $(seq 80); do echo line $n; sleep 0.2; done"):
+            if isinstance(event, Stdout):
+                seen += event.text
+                if rolled < len(old) and seen.count("\n") >= 5 * (rolled + 1):
+                    fleet.preferred = await fleet.add()
+                    await fleet.drop(old[rolled])
+                    rolled += 1
+        assert seen.splitlines() == [f"line {n}" for n in range(1, 81)]
+        assert (await box.info()).generation == 1
+
+
+async def test_what_is_evicted_is_started_again_with_its_files(
+    fleet: Fleet, cluster: Api, id: str
+) -> None:
+    """What `kubectl drain` does to each Pod of a node."""
+    first, second = fleet.replicas
+    await fleets.call(
+        first, "POST", execute(id), command="echo kept > /workspace/file; echo > /tmp/x"
+    )
+    name = (await fleets.call(first, "GET", box(id)))["placementId"]
+    await evict(cluster, name)
+    async with asyncio.timeout(60):
+        while (await fleets.call(second, "GET", box(id)))["state"] != "stopped":
+            await asyncio.sleep(0.2)
+    command = "cat /workspace/file; ls /tmp/x"
+    answer = await fleets.call(second, "POST", execute(id), command=command)
+    assert (answer["stdout"], answer["exitCode"] != 0) == ("kept\n", True)
+    assert (await fleets.call(first, "GET", box(id)))["generation"] == 2
+
+
+async def evict(cluster: Api, pod: str) -> None:
+    where = api.path(clusters.settings().namespace, "pods", pod)
+    for version in ("v1", "v1beta1"):  # as old and new clusters call it
+        body = {"apiVersion": f"policy/{version}", "kind": "Eviction", "metadata": {"name": pod}}
+        with suppress(ApiError):
+            await cluster.call("POST", f"{where}/eviction", body=body)
+            return
+    raise AssertionError("not evicted")
+
+
+async def test_websockets_and_terminals_go_by_any_replica(fleet: Fleet, id: str) -> None:
+    first, second = fleet.replicas
+    async with atoll.connect(first.hello["url"]) as one, atoll.connect(second.hello["url"]) as two:
+        box = atoll.get_sandbox(one.Sandbox, id)
+        await servers.install(box, "websockets")
+        await servers.python(box, ECHO, 8080)
+        there = atoll.get_sandbox(two.Sandbox, id)
+        async with await there.ws_connect("/a", 8080) as socket:
+            assert await socket.receive() == "localhost:8080 /a"
+            await socket.send("by the second")
+            assert await socket.receive() == "by the second"
+            await fleet.kill(first)
+            await socket.send("the first is gone")
+            assert await socket.receive() == "the first is gone"
+        command = ["sh", "-c", "tty > /dev/null && stty size; read x; stty size"]
+        async with await there.spawn(command, pty=True, cols=100, rows=30) as process:
+            assert process.stdin is not None
+            lines = process.stdout.lines()
+            assert (await anext(lines)).strip() == "30 100"
+            await process.resize(120, 40)
+            await process.stdin.write("\n")
+            assert "40 120" in [line.strip() async for line in lines]
+
+
+@pytest.fixture
+async def limited(cluster: Api) -> AsyncIterator[str]:
+    """A namespace of the cluster with room for one Pod."""
+    name = f"atoll-quota-{secrets.token_hex(3)}"
+    await cluster.create("/api/v1/namespaces", named("Namespace", name))
+    try:
+        quotas = api.path(name, "resourcequotas")
+        wanted = {**named("ResourceQuota", "one"), "spec": {"hard": {"pods": "1"}}}
+        await cluster.create(quotas, wanted)
+        async with asyncio.timeout(60):
+            while not ((await cluster.get(f"{quotas}/one")) or {}).get("status", {}).get("hard"):
+                await asyncio.sleep(0.2)
+        yield name
+    finally:
+        await cluster.delete(f"/api/v1/namespaces/{name}")
+
+
+def named(kind: str, name: str) -> api.Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+
+
+@pytest.mark.skipif(not outages.KIT, reason="makes a namespace: needs a kit's cluster")
+async def test_what_a_quota_refuses_is_lack_of_room_and_leaves_nothing(
+    tmp_path: Path, limited: str, cluster: Api
+) -> None:
+    async with fleets.opened(tmp_path, ATOLL_CLUSTER_NAMESPACE=limited) as fleet:
+        first, second = fleet.replicas
+        await fleets.call(first, "POST", execute("one"), command=["true"])
+        async with httpx2.AsyncClient(timeout=60) as client:
+            url = f"{second.hello['url']}{execute('two')}"
+            refused = await client.post(url, json={"command": ["true"]})
+        told = refused.json()
+        assert (told["code"], told["context"]["reason"]) == ("CONTAINER_UNAVAILABLE", "capacity")
+        await fleets.call(first, "DELETE", box("one"))
+        async with asyncio.timeout(60):
+            while (await cluster.call("GET", api.path(limited, "pods")))["items"]:
+                await asyncio.sleep(0.5)
+        await fleets.call(second, "POST", execute("two"), command=["true"])
+        await fleets.call(second, "DELETE", box("two"))

@@ -158,6 +158,8 @@ async def test_a_namespace_asks_for_leases_only_where_somebody_renews_them(
     assert box.record
     assert box.record.in_force
     assert box.record.in_force.lease == 0.0
+    with pytest.raises(NotSupportedByRuntimeError):
+        await leased[0].configure_namespace("n", NamespaceConfig(warm_pool=1))
     async with replicas.opened("c", cluster=ClusterSettings()) as alone:
         with pytest.raises(NotSupportedByRuntimeError):
             await alone.configure_namespace("n", NamespaceConfig(failover="lease"))
