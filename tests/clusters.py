@@ -30,7 +30,8 @@ def settings(**changes: object) -> ClusterSettings:
 def environment() -> dict[str, str]:
     """Return the variables by which an engine of its own process uses the cluster of this run."""
     names = {name: value for name, value in os.environ.items() if name.startswith("ATOLL_CLUSTER_")}
-    return {**names, "ATOLL_CLUSTER_KUBECONFIG": KUBECONFIG}
+    own = {"ATOLL_CLUSTER_KUBECONFIG": KUBECONFIG, "ATOLL_RUNTIME_START_TIMEOUT": "120"}
+    return {**names, **own}
 
 
 @asynccontextmanager
