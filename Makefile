@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test told setup base check fmt e2e bench docs fuzz soak azurite test-levels test-cluster manifest clean
+.PHONY: run test told setup base check fmt e2e bench docs fuzz soak azurite test-levels test-cluster bench-cluster manifest clean
 
 run: setup base
 	$(BIN)/python tools/quickstart.py
@@ -65,10 +65,16 @@ test-levels: setup base
 	$(BIN)/python -m pytest tests/conformance tests/security --all-clients --timeout 600 $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests/conformance --level bwrap --timeout 600 $(PYTEST_ARGS)
 
-# KUBECONFIG=... names a cluster; else KIT, a script with the verbs up, load and down, makes one here.
+# KUBECONFIG=... names a cluster, and ENGINE_IMAGE= the engine's image that its nodes can pull;
+# else KIT, a script with the verbs up, load and down, makes a cluster here.
 KIT ?= $(wildcard ../shared/cluster/cluster.sh)
+ON_CLUSTER = $(BIN)/python -m tools.test_cluster --kubeconfig "$(KUBECONFIG)" --kit "$(KIT)" \
+	--engine-image "$(ENGINE_IMAGE)"
 test-cluster: setup base
-	$(BIN)/python -m tools.test_cluster --kubeconfig "$(KUBECONFIG)" --kit "$(KIT)" $(PYTEST_ARGS)
+	$(ON_CLUSTER) $(PYTEST_ARGS)
+
+bench-cluster: setup base
+	$(ON_CLUSTER) --bench
 
 manifest: setup
 	$(BIN)/python -m tools.render_chart

@@ -73,13 +73,14 @@ class Wanted(NamedTuple):
 
     def make(self, folder: Path, *, engine: bool) -> Iterator[Made]:
         """Make the images in *folder*, those first that others need."""
-        layer, busybox = folder / "agent.tar", Path("/bin/busybox").read_bytes()
-        with tarfile.open(layer, "w") as tar:
+        agent, tools = folder / "agent.tar", folder / "tools.tar"
+        with tarfile.open(agent, "w") as tar:
+            tar.add(folder / "agent", "opt/atoll/agent")
+        with tarfile.open(tools, "w") as tar:  # of its own: elsewhere /bin may be a link
             for path in ("tmp", "proc", "sys", "dev", "etc"):
                 _put(tar, f"{path}/.keep", b"")
-            _put(tar, "bin/cp", busybox, mode=0o755)
-            tar.add(folder / "agent", "opt/atoll/agent")
-        yield Made(self.agent, (layer,), {})
+            _put(tar, "bin/cp", Path("/bin/busybox").read_bytes(), mode=0o755)
+        yield Made(self.agent, (tools, agent), {})
         base, config = _base(folder)
         yield Made(BASE, (base,), config)
         if engine:
@@ -88,7 +89,7 @@ class Wanted(NamedTuple):
                 "Cmd": ["serve"],
                 "User": "65532:65532",
             }
-            yield Made(self.engine, (base, layer, _packages(folder)), config | serve)
+            yield Made(self.engine, (base, agent, _packages(folder)), config | serve)
 
 
 def _base(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -116,7 +117,7 @@ def _packages(folder: Path) -> Path:
 
 
 def _tag() -> str:
-    known = hashlib.sha256(repr(sorted(_versions().items())).encode())
+    known = hashlib.sha256(repr(sorted(_versions().items())).encode() + Path(__file__).read_bytes())
     for path in _sources():
         known.update(path.read_bytes())
     return known.hexdigest()[:16]

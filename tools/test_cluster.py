@@ -1,4 +1,4 @@
-"""Runs the tests that need a Kubernetes cluster: on the one that a kubeconfig names, or on a kit's.
+"""Runs the tests, or the measurements, that need a Kubernetes cluster: on the one that a kubeconfig names, or on a kit's.
 
 A kit is a script with the verbs ``up``, ``load IMAGE.tar`` and ``down`` that makes a cluster of
 network namespaces on this machine. Nodes there have no registry and no storage: images of the agent
@@ -10,6 +10,7 @@ as they do for an engine.
 
 import argparse
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -45,10 +46,18 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kubeconfig", default="")
     parser.add_argument("--kit", default="")
+    parser.add_argument("--engine-image", default="", help="in the cluster's registry")
+    parser.add_argument("--bench", action="store_true", help="measure, instead of testing")
     parser.add_argument("--keep", action="store_true")
     given, arguments = parser.parse_known_args()
     if given.keep:
         asyncio.run(keep(given.kit))
+    if given.bench:
+        os.environ["ATOLL_RUNTIME_DEFAULT"] = "kubernetes"
+        arguments = ["-m", "bench.pods", *arguments]
+    if given.engine_image:
+        os.environ["ATOLL_TEST_ENGINE_IMAGE"] = given.engine_image
+        os.environ.setdefault("ATOLL_CLUSTER_AGENT_IMAGE", given.engine_image)
     if given.kubeconfig:
         return run(Path(given.kubeconfig), arguments, [])
     if not given.kit:
@@ -92,7 +101,10 @@ def run(kubeconfig: Path, arguments: list[str], enter: list[str], kit: str = "")
         keep = [*enter, sys.executable, "-m", "tools.test_cluster", "--keep", "--kit", kit]
         keeper = subprocess.Popen(keep)
     try:
-        test = [*enter, sys.executable, "-m", "pytest", "-m", "slow or not slow"]
+        python = [*enter, sys.executable]
+        if arguments[1:2] == ["bench.pods"]:
+            return subprocess.run([*python, *arguments], check=False).returncode
+        test = [*python, "-m", "pytest", "-m", "slow or not slow"]
         if arguments:
             return subprocess.run([*test, *arguments], check=False).returncode
         return sum(subprocess.run([*test, *tests], check=False).returncode for tests in TESTS)
@@ -112,13 +124,22 @@ def load_images(kit: Path, *, engine: bool) -> kit_images.Wanted:
     with tempfile.TemporaryDirectory() as folder:
         wanted = kit_images.Wanted.now(Path(folder))
         missing = {wanted.agent, kit_images.BASE, *([wanted.engine] if engine else ())}
-        missing = {name for name in missing if f'"{name}"'.encode() not in told.stdout}
+        missing -= _on_every_node(json.loads(told.stdout)["items"])
         for made in wanted.make(Path(folder), engine=engine) if missing else ():
             if made.name in missing:
                 archive = Path(folder, "image.tar")
                 made.pack(archive)
                 subprocess.run([kit, "load", archive], check=True)
     return wanted
+
+
+def _on_every_node(nodes: list[api.Object]) -> set[str]:
+    """Return the images that none of them lacks: a node removes some when its disk fills."""
+    held = [
+        {name for image in node["status"]["images"] for name in image["names"] or ()}
+        for node in nodes
+    ]
+    return set.intersection(*held)
 
 
 async def keep(kit: str) -> None:
