@@ -11,7 +11,10 @@ from atoll.probes import catalogue, run, site
 from atoll.probes.run import Finding, Verdict
 from atoll.wire import inert
 
-_MARKS = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.ERROR: "error", Verdict.NOT_HERE: "-"}
+_MARKS = {
+    Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.ERROR: "error", Verdict.NOT_HERE: "-",
+    Verdict.DIFFERS: "known",
+}  # fmt: skip
 
 
 class Asked(NamedTuple):

@@ -9,6 +9,7 @@ import httpx2
 import msgspec
 
 from atoll.errors import NotSupportedByRuntimeError, SandboxError
+from atoll.probes import differences
 from atoll.probes.catalogue import Probe
 from atoll.probes.site import Site
 
@@ -25,6 +26,7 @@ class Verdict(StrEnum):
     FAIL = "fail"
     ERROR = "error"
     NOT_HERE = "not here"
+    DIFFERS = "differs"  # found something, all of it known of the level and no way out
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -64,8 +66,9 @@ def _outside(probe: Probe, site: Site) -> list[str]:
 
 def _judged(probe: Probe, level: str, attempt: Callable[[], list[str]]) -> Finding:
     try:
-        seen = attempt()
-        verdict = Verdict.FAIL if seen else Verdict.PASS
+        if why := differences.not_tried(level, probe.name):
+            raise NotSupportedByRuntimeError(why)
+        verdict, seen = _verdict(level, attempt())
     except NotSupportedByRuntimeError as error:
         verdict, seen = Verdict.NOT_HERE, [error.message]
     except (SandboxError, httpx2.HTTPError, OSError, KeyError, ValueError) as error:
@@ -74,6 +77,13 @@ def _judged(probe: Probe, level: str, attempt: Callable[[], list[str]]) -> Findi
         number=probe.number, probe=probe.name, about=probe.about, level=level, verdict=verdict,
         seen=seen[:_SEEN], fails_with=probe.weakened,
     )  # fmt: skip
+
+
+def _verdict(level: str, seen: list[str]) -> tuple[Verdict, list[str]]:
+    if not seen:
+        return Verdict.PASS, seen
+    unknown = differences.unknown(level, seen)
+    return (Verdict.FAIL, unknown) if unknown else (Verdict.DIFFERS, seen)
 
 
 def holds(findings: Sequence[Finding]) -> bool:

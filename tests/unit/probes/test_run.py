@@ -42,6 +42,22 @@ def test_what_a_probe_found_is_told(outcome: Any, verdict: Verdict) -> None:
     assert bool(finding.seen) == (verdict is not Verdict.PASS)
 
 
+def test_what_is_known_of_a_level_differs_and_fails_elsewhere() -> None:
+    site: Any = Site(["syslog"])
+    (known,), (found,) = (run.run(site, level, [PROBE]) for level in ("gvisor", "container"))
+    assert (known.verdict, found.verdict) == (Verdict.DIFFERS, Verdict.FAIL)
+    more: Any = Site(["syslog", "read /proc/1/mem"])
+    (finding,) = run.run(more, "gvisor", [PROBE])
+    assert (finding.verdict, finding.seen) == (Verdict.FAIL, ["read /proc/1/mem"])
+
+
+def test_what_would_end_the_sandbox_of_a_level_is_not_tried_there() -> None:
+    signals = Probe(9, "about", "boundary.signals", "nothing")
+    site: Any = Site(["x"])
+    (finding,) = run.run(site, "gvisor", [signals])
+    assert finding.verdict is Verdict.NOT_HERE
+
+
 def test_a_level_that_is_not_there_is_one_finding() -> None:
     site: Any = Site([], SandboxError("no such level"))
     (finding,) = run.run(site, "gvisor", [PROBE, PROBE])

@@ -113,8 +113,7 @@ def agent_is_untouchable() -> list[str]:
     tries.refused("write its memory", open_close, "/proc/1/mem", os.O_RDWR)
     tries.expect("read its environment", not beginning("/proc/1/environ"))
     tries.refused("follow its descriptors", os.readlink, "/proc/1/fd/3")
-    pidfd = os.pidfd_open(1)
-    tries.refused("take a descriptor", call, "pidfd_getfd", pidfd, 3, 0)
+    tries.refused("take a descriptor", lambda: call("pidfd_getfd", os.pidfd_open(1), 3, 0))
     tries.refused("change its limits", resource.prlimit, 1, resource.RLIMIT_NOFILE, (9, 9))
     return tries.violations
 

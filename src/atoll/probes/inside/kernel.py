@@ -12,6 +12,7 @@ import stat
 import struct
 import termios
 import time
+from collections import defaultdict
 
 from atoll.probes.inside.attempts import (
     Attempts,
@@ -184,7 +185,10 @@ def devices() -> list[str]:
 
 def status() -> list[str]:
     """25: what the kernel says about a command: privileges, filters, ids."""
-    told = dict(re.findall(r"^(\w+):\s*(.*)$", text("/proc/self/status"), re.MULTILINE))
+    told: defaultdict[str, str] = defaultdict(
+        lambda: "0"
+    )  # what a kernel does not tell does not hold
+    told |= re.findall(r"^(\w+):\s*(.*)$", text("/proc/self/status"), re.MULTILINE)
     tries = Attempts()
     tries.expect("new privileges", told["NoNewPrivs"] == "1")
     tries.expect("one filter only", int(told["Seccomp_filters"]) >= 2)

@@ -54,7 +54,7 @@ def _run_by_any(site: Site, box: Box, folder: Path) -> list[str]:
              zip(requests, told, strict=True) if code == "INTERNAL_ERROR"]  # fmt: skip
     found += [f"run on the host: {path.name}" for path in folder.iterdir()]
     box.told("POST", "/start", json={})
-    return found + [f"run inside: {name}" for name in box.sh(f"ls -A {folder}").split()]
+    return found + [f"run inside: {name}" for name in box.sh(f"cd {folder} && ls -A").split()]
 
 
 def _injections(box: Box, mark: str) -> Iterator[tuple[str, calls.Request]]:
