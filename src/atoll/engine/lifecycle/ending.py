@@ -84,7 +84,10 @@ async def _outlive(box: "Sandbox", host_ref: str, lease: float) -> None:
     Raises:
         ContainerUnavailableError: the cluster's API is not there.
     """
-    runtime = box.shared.lifecycle.endpoint(box.entry.existing).runtime
+    force = box.entry.existing.in_force  # a first start that was left has none yet
+    runtime = box.shared.lifecycle.parts.runtime(
+        (force and force.level) or box.wanted.runtime or ""
+    )
     if not isinstance(runtime, Remote):
         raise TypeError(f"level {runtime.level} has no leases")
     if not box.entry.existing.fencing:

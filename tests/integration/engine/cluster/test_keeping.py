@@ -148,6 +148,15 @@ async def test_an_end_that_its_replica_does_not_see_through_is_seen_through_by_a
             await second.sandbox("n", "box").stop()
 
 
+async def test_a_start_that_its_replica_left_is_taken_over_though_nobody_renewed_it(
+    replicas: Replicas, agents: Agents
+) -> None:
+    async with replicas.opened("a", cluster=LEASED) as first:
+        await first.sandbox("n", "box").entry.start("left", "layer")
+    async with replicas.opened("b", cluster=LEASED) as second:
+        assert (await second.sandbox("n", "box").ensure_running()).generation == 2
+
+
 async def test_a_namespace_asks_for_leases_only_where_somebody_renews_them(
     leased: Pair, replicas: Replicas
 ) -> None:
