@@ -119,6 +119,7 @@ async def test_what_sockets_queue_has_an_end(bench: Bench) -> None:
     assert await queued(bench) < 64 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not os.path.isdir("/sys/fs/cgroup/memory"), reason="cgroup v2 counts it as memory"
 )

@@ -19,6 +19,7 @@ def base(client: httpx2.Client, id: str) -> int:
     return int(told[1])
 
 
+@pytest.mark.slow
 def test_ranges_are_told_apart_over_a_crash_and_used_again(host: Host) -> None:
     engine = host.start()
     with engine.client() as client, ThreadPoolExecutor() as threads:

@@ -98,6 +98,7 @@ def test_a_volume_that_is_not_read_only_is_noticed(
     assert "the volume has changed" in files.read_only_volumes(site)
 
 
+@pytest.mark.slow
 def test_a_larger_volume_is_noticed(site: Site) -> None:
     (found,) = files.limit_of_a_volume(site, size=200_000_000)
     assert found.startswith("wrote ")
