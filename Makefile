@@ -10,8 +10,10 @@ STAMP := $(VENV)/.installed
 run: setup base
 	$(BIN)/python tools/quickstart.py
 
+# Two files at a time; with more, tests that measure time disturb each other.
+TESTERS ?= 2
 test: told setup base
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(TESTERS) --dist loadfile $(PYTEST_ARGS)
 
 told:
 	@[ "$$(id -u)" = 0 ] || echo "make: not root: sandboxes are of level bwrap, and tests of what needs root are skipped" >&2

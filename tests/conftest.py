@@ -41,6 +41,8 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Run the tests in a child, and fail when they leave processes behind."""
     if config.option.collectonly or config.option.help or config.option.version:
         return None
+    if hasattr(config, "workerinput"):  # one of several that share the work: watched with them all
+        return None
     return leftovers.watched()
 
 

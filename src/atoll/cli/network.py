@@ -1,6 +1,7 @@
 """``atoll network``: what a sandbox may reach, and what was decided. Wakes nothing."""
 
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 
 from atoll.cli import connection
 from atoll.cli.options import AsJson, Namespace, Url, print_json, print_table
+from atoll.errors import SandboxNotFoundError
 from atoll.wire.egress import NetworkEvent, NetworkPolicy
 from atoll.wire.inert import line
 
@@ -53,7 +55,9 @@ async def _policy(
             await sandbox.allow_host(host)
         for host in deny:
             await sandbox.deny_host(host)
-        before = await sandbox.network_policy() if remove else None
+        before = None
+        with suppress(SandboxNotFoundError):  # a change makes one that is not there
+            before = await sandbox.network_policy() if remove else None
         for host in remove:
             await sandbox.remove_allowed_host(host)
             await sandbox.remove_denied_host(host)

@@ -78,6 +78,7 @@ def test_a_silent_connection_holds_up_nobody(agent: Client) -> None:
 
 
 def test_descriptors_that_nobody_asked_for_are_closed(agent: Client) -> None:
+    eventually(lambda: _children(agent.pid) == 1)  # with the one that waits it is at rest
     before = len(os.listdir(f"/proc/{agent.pid}/fd"))
     for _ in range(5):
         with agent.connect() as connection:
@@ -88,8 +89,7 @@ def test_descriptors_that_nobody_asked_for_are_closed(agent: Client) -> None:
 
 def test_finished_work_leaves_no_descriptor_and_no_process(agent: Client) -> None:
     def count() -> tuple[int, int]:
-        with open(f"/proc/{agent.pid}/task/{agent.pid}/children") as file:
-            return len(os.listdir(f"/proc/{agent.pid}/fd")), len(file.read().split())
+        return len(os.listdir(f"/proc/{agent.pid}/fd")), _children(agent.pid)
 
     agent.exec("true", session="default")
     agent.call("fs.exists", path="/")
@@ -103,6 +103,10 @@ def test_finished_work_leaves_no_descriptor_and_no_process(agent: Client) -> Non
             agent.exec(["no-such-program"])
         agent.start("sleep 5", cancel_on_drop=True).sock.close()
     eventually(lambda: count() <= before)
+
+
+def _children(pid: int) -> int:
+    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
 
 
 def test_signals_root_inside_can_send_end_nothing(fresh: Client) -> None:
