@@ -1,6 +1,7 @@
 from pathlib import Path
 
 from atoll.agent.workdir import make_workdir
+from atoll.host import trees
 
 
 def test_it_is_made_with_all_above_it(tmp_path: Path) -> None:
@@ -15,6 +16,8 @@ def test_what_cannot_be_made_is_left_out(tmp_path: Path) -> None:
     for path in ("file/x", "d/" * 50_000, "a\0b", ""):
         make_workdir(f"{tmp_path}/{path}" if path else path)
     assert (tmp_path / "file").is_file()
+    trees.remove(tmp_path / "d")  # deeper than the removal of old temporary folders can go
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_slashes_and_dots_are_no_folders(tmp_path: Path) -> None:
