@@ -109,7 +109,7 @@ class Secrets:
             SecretNotFoundError: there is none.
         """
         if (namespace, name) not in self._known:
-            raise _missing(name)
+            raise _missing(namespace, name)
         await self._store.execute(
             "DELETE FROM secrets WHERE namespace = ? AND name = ?", (namespace, name)
         )
@@ -126,9 +126,9 @@ class Secrets:
         for use in uses.values():
             known = self._known.get((namespace, use.name))
             if known is None:
-                raise _missing(use.name)
+                raise _missing(namespace, use.name)
             if known.value is None:
-                raise self._lost(use.name)
+                raise self._lost(namespace, use.name)
             for host in use.hosts:
                 if not _permitted(known.info, hosts.canonical_pattern(host)):
                     raise ForbiddenError(
@@ -151,12 +151,12 @@ class Secrets:
                 found.append(Secret(use.name, placeholder, patterns, value))
         return tuple(found)
 
-    def _lost(self, name: str) -> InvalidConfigError:
+    def _lost(self, namespace: str, name: str) -> InvalidConfigError:
         return InvalidConfigError(
             f"secret {name!r} cannot be opened: the key it was sealed with is gone",
             context={"secret": name, "file": str(self._seal.file)},
             suggestion="bring the file back from a backup of the state directory and start the "
-            f"engine again, or set the value again: atoll secret put {name}",
+            f"engine again, or set the value again: {_how_to_put(namespace, name)}",
         )
 
 
@@ -180,9 +180,13 @@ def _info(name: str, stored: _Stored) -> SecretInfo:
     return SecretInfo(name=name, hosts=stored.hosts, updated_at=stored.updated_at)
 
 
-def _missing(name: str) -> SecretNotFoundError:
+def _missing(namespace: str, name: str) -> SecretNotFoundError:
     return SecretNotFoundError(
         f"there is no secret {name!r}",
-        context={"secret": name},
-        suggestion=f"an administrator sets it: atoll secret put {name}",
+        context={"namespace": namespace, "secret": name},
+        suggestion=f"an administrator sets it: {_how_to_put(namespace, name)}",
     )
+
+
+def _how_to_put(namespace: str, name: str) -> str:
+    return f"atoll secret put {name} --namespace {namespace}"

@@ -80,8 +80,9 @@ async def test_a_new_value_is_used_by_what_runs_and_a_deleted_one_by_nobody(
 
 async def test_nothing_starts_without_its_secret(engine: Engine, world: World) -> None:
     await engine.sandbox("N", "box").configure(OPTIONS)
-    with pytest.raises(SecretNotFoundError):
+    with pytest.raises(SecretNotFoundError) as missing:
         await run(engine, "x")
+    assert "atoll secret put KEY --namespace N" in str(missing.value)
     await put(engine, VALUE, "other.test")
     with pytest.raises(ForbiddenError):
         await run(engine, "x")
