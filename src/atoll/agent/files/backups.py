@@ -26,6 +26,7 @@ from atoll.agent.files.streams import Stream
 def backup(stream: Stream, fields: Fields) -> None:
     """Answer with `Archive`, the bytes of a tar archive, and END with what is in it."""
     path = fields.path()
+    limit = fields.optional_integer("max_content")
     excludes = ignores.parse("\n".join(fields.texts("excludes") or ()))
     with _strictly(path, make=False) as place, pathnames.blame(path):
         existing = place.require()
@@ -33,7 +34,7 @@ def backup(stream: Stream, fields: Fields) -> None:
         top = walking.open_directory(place.name, place.directory)
         try:
             kept = _Kept(top, excludes, gitignore=fields.flag("gitignore"))
-            packer = Packer(stream, path, hard_links=True)
+            packer = Packer(stream, path, hard_links=True, limit=limit)
             for item in walking.walk(top, accept=kept):
                 packer.add(item.directory, item.name, item.relative)
             packer.finish()

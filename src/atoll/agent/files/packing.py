@@ -2,13 +2,15 @@
 
 The tree is packed as it is met; a file that changes meanwhile is cut or filled up to the size its
 header announced, as tar does, and named in the closing END, like what could not be read. Sockets,
-FIFOs and devices are left out.
+FIFOs and devices are left out. What would be more than a backup may have is refused before it is
+read: a file of terabytes that is one hole is hours of zeros.
 """
 
 import os
 import stat
 from typing import Any, Final
 
+from atoll import errors
 from atoll.agent.files import globs, ignores, pathnames, tars, walking
 from atoll.agent.files.requests import Fields
 from atoll.agent.files.streams import Stream
@@ -57,10 +59,14 @@ class Packer:
 
     Args:
         hard_links: the second name of a file is a link to the first, not the content again.
+        limit: bytes of content, holes included; None: as many as there are.
     """
 
-    def __init__(self, stream: Stream, path: bytes, *, hard_links: bool) -> None:
+    def __init__(
+        self, stream: Stream, path: bytes, *, hard_links: bool, limit: int | None = None
+    ) -> None:
         self._stream = stream
+        self._limit = limit
         self._keep_links = hard_links
         self._frame = bytearray()
         self._hard_links: dict[tuple[int, int], bytes] = {}
@@ -106,6 +112,7 @@ class Packer:
         file = os.open(name, flags, dir_fd=directory)
         try:
             found = os.fstat(file)
+            self._admit(found.st_size, member)
             self._put(tars.header(member, found))
             if self._content(file, found.st_size) < found.st_size:
                 self._note("changed", member)
@@ -115,6 +122,16 @@ class Packer:
                 self._hard_links[found.st_dev, found.st_ino] = member
         finally:
             os.close(file)
+
+    def _admit(self, size: int, member: bytes) -> None:
+        if self._limit is not None and self._size + size > self._limit:
+            name = pathnames.to_text(member)
+            raise errors.BackupCreateFailedError(
+                "the directory, holes of its files included, is larger than "
+                f"{self._limit:,} bytes: it has {name!r} of {size:,}",
+                context={"limit": self._limit, "file": name, "size": size},
+                suggestion="exclude what can be made again",
+            )
 
     def _content(self, file: int, size: int) -> int:
         if size <= SMALL:

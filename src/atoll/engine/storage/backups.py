@@ -134,7 +134,7 @@ class Backups:
     async def _write(
         self, box: "Sandbox", wanted: CreateBackup, link: Link, archive: Writing
     ) -> None:
-        disk = box.info(box.entry.existing).limits.disk
+        disk = _disk(box)
         body = _at_most(disk * MAX_EXPANSION, link.body(SILENCE))
         async for piece in archives.compressed(body, wanted.compression):
             await archive.write(piece)
@@ -306,6 +306,10 @@ class Backups:
             self._faults.at("backup.forgotten")
 
 
+def _disk(box: "Sandbox") -> int:
+    return box.info(box.entry.existing).limits.disk
+
+
 async def _at_most(limit: int, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     size = 0
     async for piece in body:
@@ -348,12 +352,15 @@ async def _read(vault: Archives, id: str) -> AsyncIterator[archives.Checked]:
 async def _opened(
     box: "Sandbox", header: Mapping[str, Any], failure: type[SandboxError]
 ) -> AsyncIterator[Link]:
-    async with box.archiving, box.use() as endpoint, await endpoint.open(header) as link:
-        try:
-            yield link
-        except SilenceError as error:
-            raise failure(
-                f"{header['path']} made no progress for {SILENCE:g} s",
-                context={"path": header["path"], "detail": str(error)},
-                suggestion="its disk or a mount in it does not answer",
-            ) from error
+    async with box.archiving, box.use() as endpoint:
+        # The agent refuses a file that is too large before it reads it; a restore has no use of it.
+        bounded = {**header, "max_content": _disk(box) * MAX_EXPANSION}
+        async with await endpoint.open(bounded) as link:
+            try:
+                yield link
+            except SilenceError as error:
+                raise failure(
+                    f"{header['path']} made no progress for {SILENCE:g} s",
+                    context={"path": header["path"], "detail": str(error)},
+                    suggestion="its disk or a mount in it does not answer",
+                ) from error

@@ -60,6 +60,23 @@ def test_all_of_it_comes_back_as_it_was(tree: Path, tmp_path: Path) -> None:
     assert (target / "a.log").stat().st_blocks * 512 < 1 << 20, "holes stay holes"
 
 
+@pytest.mark.timeout(10)
+def test_a_file_of_terabytes_is_refused_before_it_is_read(tree: Path) -> None:
+    """It takes nothing of the disk; its zeros would take hours."""
+    os.truncate(tree / "a.log", 10 << 40)
+    with pytest.raises(errors.BackupCreateFailedError, match=r"'a\.log' of 10,995,116,277,760"):
+        packed(tree, max_content=1 << 35)
+    assert "a.log" not in names(packed(tree, max_content=1 << 20, excludes=["a.log"]))
+
+
+def test_all_files_together_are_no_more_than_what_a_backup_may_have(tree: Path) -> None:
+    for name in ("a.log", "keep.log", "ünï"):
+        os.truncate(tree / name, 100_000)
+    assert "ünï" in names(packed(tree, max_content=301_000))
+    with pytest.raises(errors.BackupCreateFailedError, match="holes of its files included"):
+        packed(tree, max_content=299_000)
+
+
 def test_what_is_there_is_replaced_and_the_directory_keeps_its_mode(
     tree: Path, tmp_path: Path
 ) -> None:

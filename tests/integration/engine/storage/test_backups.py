@@ -52,6 +52,7 @@ async def test_what_was_packed_is_unpacked(
     assert inside.unpacked == [TAR]
     packed, unpacked = (h for h in inside.seen if h["op"].startswith("fs."))
     assert (packed["path"], packed["excludes"], packed["user"]) == ("/workspace", ["x"], "0:0")
+    assert packed["max_content"] == backups.MAX_EXPANSION * box.info(box.entry.existing).limits.disk
     assert (unpacked["path"], unpacked["user"]) == ("/tmp/other", "0:0")
 
 
