@@ -75,12 +75,15 @@ class BtrfsLayers:
         if btrfs.is_subvolume(path):
             return True
         if not mount_at(self.folder, read_mounts()):
-            raise FilesystemError(
-                f"the layer store is not mounted at {self.folder}",
-                context={"path": str(self.folder)},
-                suggestion="the engine mounts it again; files are not lost",
-            )
+            raise self._unmounted()
         return False
+
+    def _unmounted(self) -> FilesystemError:
+        return FilesystemError(
+            f"the layer store is not mounted at {self.folder}",
+            context={"path": str(self.folder)},
+            suggestion="the engine mounts it again; files are not lost",
+        )
 
     async def delete(self, layer_id: str) -> None:
         """Unlink the layer; its space comes back in the background."""
@@ -321,7 +324,9 @@ class BtrfsLayers:
     def _sysfs(self) -> btrfs.Sysfs:
         if self._shown is None:
             entry = mount_at(self.folder, read_mounts())
-            self._shown = btrfs.Sysfs.of_device(entry.source if entry else "")
+            if entry is None:  # while it is opened again: another store's numbers would be kept
+                raise self._unmounted()
+            self._shown = btrfs.Sysfs.of_device(entry.source)
         return self._shown
 
     @contextmanager
