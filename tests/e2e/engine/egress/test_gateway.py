@@ -195,8 +195,14 @@ def test_every_decision_is_in_the_log(node: Node) -> None:
     assert log(node, "a")[0]["cursor"]
 
 
+REFUSED = "refused"
+"""A sandbox of one test: events of an id outlive its sandboxes, and an engine's memory of them."""
+
+
 def refusals(node: Node) -> list[str]:
-    answer = node.client.get(f"{SANDBOXES}/a/events", headers={"accept": "application/x-ndjson"})
+    answer = node.client.get(
+        f"{SANDBOXES}/{REFUSED}/events", headers={"accept": "application/x-ndjson"}
+    )
     found = [json.loads(line) for line in answer.text.splitlines()]
     return [event["reason"] for event in found if event["type"] == "refused"]
 
@@ -206,7 +212,7 @@ def test_the_first_refusal_of_each_kind_is_an_event(node: Node) -> None:
 
     def refuse(url: str, reason: str) -> None:
         def told() -> bool:
-            assert reached(node, "a", url) in {"", "520"}
+            assert reached(node, REFUSED, url) in {"", "520"}
             return reason in refusals(node)
 
         eventually(told, 30)
@@ -215,11 +221,12 @@ def test_the_first_refusal_of_each_kind_is_an_event(node: Node) -> None:
     metadata = f"{net.METADATA}:80: private address"
     name, bare = (f"{what}: not in allowed_hosts" for what in ("other.test", f"{net.OTHER}:80"))
     refuse(f"http://{net.METADATA}/", metadata)
-    node.change("a", allowedHosts=["allowed.test"])
-    assert reached(node, "a", "http://allowed.test/") == "200"
+    node.change(REFUSED, allowedHosts=["allowed.test"])
+    assert reached(node, REFUSED, "http://allowed.test/") == "200"
     refuse("http://other.test/", name)
     refuse(f"http://{net.OTHER}/", bare)
     assert [refusals(node).count(reason) for reason in (metadata, name, bare)] == [1, 1, 1]
+    assert node.client.delete(f"{SANDBOXES}/{REFUSED}").status_code == 200
 
 
 def test_direct_connections_are_in_the_log_too(node: Node) -> None:

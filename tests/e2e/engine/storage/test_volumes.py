@@ -9,6 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from atoll.storage.label import store_key
+from atoll.storage.rootfs import BASE
 from e2e.hosts import Host, run
 
 pytestmark = pytest.mark.e2e
@@ -35,8 +37,9 @@ def ask(client: httpx2.Client, method: str, path: str, **body: Any) -> Any:
 
 def mounts(host: Host) -> list[str]:
     """Targets of volumes that are mounted in roots of this host's sandboxes."""
-    table = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [line.split()[4] for line in table if "/vol-" in line.split()[3]]
+    own = f"{BASE / store_key(host.state_dir)}/"  # others of this machine have volumes, too
+    table = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [line[4] for line in table if "/vol-" in line[3] and line[4].startswith(own)]
 
 
 def test_a_killed_engine_leaves_volumes_mounted_and_the_next_one_knows_it(host: Host) -> None:
