@@ -1,11 +1,10 @@
-"""The seccomp program is run here by a small interpreter of classic BPF."""
-
 import errno
 import platform
 import struct
 
 import pytest
 
+import syscalls
 from atoll.agent import confine
 from atoll.agent.confine import AARCH64, X86_64, Arch
 from atoll.runtime.oci.bundle import AGENT_CAPABILITIES, COMMAND_CAPABILITIES
@@ -22,34 +21,9 @@ OF_PROCESSES = (
 both = pytest.mark.parametrize("arch", [X86_64, AARCH64], ids=["x86_64", "aarch64"])
 
 
-def run(program: bytes, arch: int, number: int, *arguments: int) -> int:
-    """Return what *program* answers for a call."""
-    words = list(arguments) + [0] * (6 - len(arguments))
-    data = struct.pack("=IIQ6Q", number, arch, 0, *words)
-    steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
-    accumulator, at = 0, 0
-    while True:
-        code, if_true, if_false, value = steps[at]
-        at += 1
-        if code == 0x20:
-            (accumulator,) = struct.unpack_from("=I", data, value)
-        elif code == 0x54:
-            accumulator &= value
-        elif code == 0x15:
-            at += if_true if accumulator == value else if_false
-        elif code == 0x35:
-            at += if_true if accumulator >= value else if_false
-        elif code == 0x45:
-            at += if_true if accumulator & value else if_false
-        elif code == 0x06:
-            return int(value)
-        else:
-            raise AssertionError(f"unknown instruction {code:#x}")
-
-
 def answer(arch: Arch, name: str, *arguments: int) -> int:
     program = confine.seccomp_program(arch)
-    return run(program, arch.audit, arch.calls[name], *arguments)
+    return syscalls.answer(program, arch.audit, arch.calls[name], *arguments)
 
 
 @both
@@ -121,13 +95,13 @@ def test_limits_and_schedule_of_pid_1_are_refused_and_no_other(arch: Arch) -> No
 
 @both
 def test_a_foreign_architecture_is_killed(arch: Arch) -> None:
-    assert run(confine.seccomp_program(arch), 0x40000003, 1) == KILL
+    assert syscalls.answer(confine.seccomp_program(arch), 0x40000003, 1) == KILL
 
 
 def test_x32_calls_are_refused() -> None:
     program = confine.seccomp_program(X86_64)
-    assert run(program, X86_64.audit, 0x40000000 | 39) == EPERM
-    assert run(program, X86_64.audit, 39) == ALLOW
+    assert syscalls.answer(program, X86_64.audit, 0x40000000 | 39) == EPERM
+    assert syscalls.answer(program, X86_64.audit, 39) == ALLOW
 
 
 @both

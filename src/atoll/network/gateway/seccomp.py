@@ -7,9 +7,11 @@ confined: memory is never made executable.
 """
 
 import errno
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+
+from atoll.host import bpf
+from atoll.host.bpf import Step
 
 _SAME: Final[dict[str, int]] = {
     "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426,
@@ -69,21 +71,8 @@ MACHINES: Final[Mapping[str, Machine]] = {"x86_64": X86_64, "aarch64": AARCH64}
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _CLONE_THREAD = 0x0001_0000
 _PROT_EXEC = 4
-_X32 = 0x4000_0000
 
-_LOAD, _EQUAL, _SET, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
-_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
-_KILL, _ALLOW, _ERRNO = 0x8000_0000, 0x7FFF_0000, 0x0005_0000
-_REFUSE, _MISSING = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-
-
-class _Step(NamedTuple):
-    """One struct sock_filter; jumps count steps that are left out."""
-
-    code: int
-    value: int
-    if_true: int = 0
-    if_false: int = 0
+_REFUSE, _MISSING = bpf.ERRNO | errno.EPERM, bpf.ERRNO | errno.ENOSYS
 
 
 def program(machine: str) -> bytes:
@@ -94,34 +83,29 @@ def program(machine: str) -> bytes:
     """
     audit, refused, calls = MACHINES[machine]
     steps = [
-        _Step(_LOAD, _ARCH),
-        _Step(_EQUAL, audit, 1, 0),
-        _Step(_RETURN, _KILL),
-        _Step(_LOAD, _NUMBER),
-        _Step(_AT_LEAST, _X32, 0, 1),
-        _Step(_RETURN, _REFUSE),
+        *bpf.opening(audit, _REFUSE),
         # Its flags lie in memory, which a filter cannot read; libraries fall back to clone.
-        _Step(_EQUAL, calls["clone3"], 0, 1),
-        _Step(_RETURN, _MISSING),
+        Step(bpf.EQUAL, calls["clone3"], 0, 1),
+        Step(bpf.RETURN, _MISSING),
     ]
     for number in refused.values():
-        steps += [_Step(_EQUAL, number, 0, 1), _Step(_RETURN, _REFUSE)]
-    thread = [_Step(_SET, _CLONE_THREAD, 1, 0), _Step(_RETURN, _REFUSE)]
+        steps += [Step(bpf.EQUAL, number, 0, 1), Step(bpf.RETURN, _REFUSE)]
+    thread = [Step(bpf.SET, _CLONE_THREAD, 1, 0), Step(bpf.RETURN, _REFUSE)]
     steps += _with_argument(calls["clone"], 0, thread)
     for name in ("mmap", "mprotect"):
-        executable = [_Step(_SET, _PROT_EXEC, 0, 1), _Step(_RETURN, _REFUSE)]
+        executable = [Step(bpf.SET, _PROT_EXEC, 0, 1), Step(bpf.RETURN, _REFUSE)]
         steps += _with_argument(calls[name], 2, executable)
     families = (_AF_UNIX, _AF_INET, _AF_INET6)
-    known = [_Step(_EQUAL, family, len(families) - at, 0) for at, family in enumerate(families)]
-    steps += _with_argument(calls["socket"], 0, [*known, _Step(_RETURN, _REFUSE)])
-    steps.append(_Step(_RETURN, _ALLOW))
-    return b"".join(struct.pack("=HBBI", s.code, s.if_true, s.if_false, s.value) for s in steps)
+    known = [Step(bpf.EQUAL, family, len(families) - at, 0) for at, family in enumerate(families)]
+    steps += _with_argument(calls["socket"], 0, [*known, Step(bpf.RETURN, _REFUSE)])
+    steps.append(Step(bpf.RETURN, bpf.ALLOW))
+    return bpf.packed(steps)
 
 
-def _with_argument(number: int, index: int, body: list[_Step]) -> Iterable[_Step]:
+def _with_argument(number: int, index: int, body: list[Step]) -> Iterable[Step]:
     """Yield *body*, for calls of *number*, with the low half of an argument loaded.
 
     It returns, or goes on behind itself, where the call is allowed.
     """
-    load = _Step(_LOAD, _ARGUMENTS + 8 * index)
-    return [_Step(_EQUAL, number, 0, len(body) + 2), load, *body, _Step(_RETURN, _ALLOW)]
+    load = bpf.argument(index)
+    return [Step(bpf.EQUAL, number, 0, len(body) + 2), load, *body, Step(bpf.RETURN, bpf.ALLOW)]

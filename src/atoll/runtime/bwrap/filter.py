@@ -8,30 +8,16 @@ with one answer. The kernel keeps a bitmap of what is allowed whatever the argum
 length of the program costs most calls nothing.
 """
 
-import struct
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
+from atoll.host import bpf
+from atoll.host.bpf import Step
 from atoll.runtime.bwrap.calls import MACHINES
 from atoll.runtime.oci import seccomp
 
-_LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
-_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
-_KILL, _ALLOW, _ERRNO = 0x8000_0000, 0x7FFF_0000, 0x0005_0000
-_X32 = 0x4000_0000
-"""From here on are the calls of x32, a second convention with the same AUDIT_ARCH."""
-
 Rule = Mapping[str, Any]
-
-
-class Step(NamedTuple):
-    """One struct sock_filter; jumps count steps that are left out."""
-
-    code: int
-    value: int
-    if_true: int = 0
-    if_false: int = 0
 
 
 def program(machine: str) -> bytes:
@@ -42,26 +28,19 @@ def program(machine: str) -> bytes:
     """
     profile = seccomp.profile(machine)
     audit, numbers = MACHINES[machine]
-    missing = _ERRNO | profile["defaultErrnoRet"]
+    missing = bpf.ERRNO | profile["defaultErrnoRet"]
     rules = _by_call(profile["syscalls"], numbers)
-    steps = [
-        Step(_LOAD, _ARCH),
-        Step(_EQUAL, audit, 1, 0),
-        Step(_RETURN, _KILL),
-        Step(_LOAD, _NUMBER),
-        Step(_AT_LEAST, _X32, 0, 1),
-        Step(_RETURN, missing),
-    ]
+    steps = bpf.opening(audit, missing)
     for number, found in rules.items():
         if found[0].get("args"):
-            body = [*_conditions(found), Step(_RETURN, missing)]
-            steps += [Step(_EQUAL, number, 0, len(body)), *body]
+            body = [*_conditions(found), Step(bpf.RETURN, missing)]
+            steps += [Step(bpf.EQUAL, number, 0, len(body)), *body]
     plain = {number: _answer(found[0]) for number, found in rules.items()}
     (_, lowest), *ranges = _ranges(plain, missing)
     for first, answer in reversed(ranges):
-        steps += [Step(_AT_LEAST, first, 0, 1), Step(_RETURN, answer)]
-    steps.append(Step(_RETURN, lowest))
-    return b"".join(struct.pack("=HBBI", s.code, s.if_true, s.if_false, s.value) for s in steps)
+        steps += [Step(bpf.AT_LEAST, first, 0, 1), Step(bpf.RETURN, answer)]
+    steps.append(Step(bpf.RETURN, lowest))
+    return bpf.packed(steps)
 
 
 def _by_call(rules: Iterable[Rule], numbers: Mapping[str, int]) -> dict[int, list[Rule]]:
@@ -81,7 +60,7 @@ def _takes_all(rule: Rule) -> bool:
 def _conditions(rules: Iterable[Rule]) -> Iterable[Step]:
     for rule in rules:
         if _takes_all(rule):
-            yield Step(_RETURN, _answer(rule))
+            yield Step(bpf.RETURN, _answer(rule))
             return
         tests = [_test(argument) for argument in rule["args"]]
         left = sum(map(len, tests)) + 1
@@ -90,19 +69,22 @@ def _conditions(rules: Iterable[Rule]) -> Iterable[Step]:
             *before, compare = test
             yield from before
             yield compare._replace(if_false=left)
-        yield Step(_RETURN, _answer(rule))
+        yield Step(bpf.RETURN, _answer(rule))
 
 
 def _test(argument: Mapping[str, Any]) -> list[Step]:
     """Compare the low half of an argument; masks of the profile leave nothing of the upper one."""
-    load = Step(_LOAD, _ARGUMENTS + 8 * argument["index"])
-    return [load, Step(_AND, argument["value"]), Step(_EQUAL, argument["valueTwo"])]
+    return [
+        bpf.argument(argument["index"]),
+        Step(bpf.AND, argument["value"]),
+        Step(bpf.EQUAL, argument["valueTwo"]),
+    ]
 
 
 def _answer(rule: Rule) -> int:
     if rule["action"] == "SCMP_ACT_ALLOW":
-        return _ALLOW
-    return _ERRNO | int(rule["errnoRet"])
+        return bpf.ALLOW
+    return bpf.ERRNO | int(rule["errnoRet"])
 
 
 def _ranges(answers: Mapping[int, int], missing: int) -> Iterable[tuple[int, int]]:

@@ -1,8 +1,8 @@
 import errno
-import struct
 
 import pytest
 
+import syscalls
 from atoll.network.gateway import seccomp
 
 ALLOWED, REFUSED, MISSING, KILLED = (
@@ -14,26 +14,9 @@ ALLOWED, REFUSED, MISSING, KILLED = (
 
 
 def answer(machine: str, number: int, *args: int, audit: int | None = None) -> int:
-    """Run the filter as the kernel does."""
+    """Return what the filter answers."""
     arch = seccomp.MACHINES[machine].audit if audit is None else audit
-    words = [*args, *[0] * (6 - len(args))]
-    data = struct.pack("=IIQ6Q", number, arch, 0, *words)
-    steps = list(struct.iter_unpack("=HBBI", seccomp.program(machine)))
-    at, register = 0, 0
-    while True:
-        code, if_true, if_false, value = steps[at]
-        at += 1
-        if code == 0x20:
-            (register,) = struct.unpack_from("=I", data, value)
-        elif code == 0x06:
-            return int(value)
-        else:
-            holds = {
-                0x15: register == value,
-                0x45: bool(register & value),
-                0x35: register >= value,
-            }[code]
-            at += if_true if holds else if_false
+    return syscalls.answer(seccomp.program(machine), arch, number, *args)
 
 
 @pytest.fixture(params=sorted(seccomp.MACHINES))
