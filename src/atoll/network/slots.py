@@ -16,6 +16,7 @@ import structlog
 
 from atoll.errors import ContainerUnavailableError, InvalidConfigError, SandboxError
 from atoll.host.mounts import stop_propagation
+from atoll.host.tasks import Tasks
 from atoll.host.threads import run_to_end
 from atoll.network import conntrack, forwarding, plan, resolvers, rules
 from atoll.network.filter import Mode, PacketFilter
@@ -68,7 +69,7 @@ class NetworkSlots:
         self._used: dict[str, Slot] = {}
         self._ready: deque[int] = deque()
         self._next = secrets.randbelow(self._plan.slots)
-        self._making: set[asyncio.Task[None]] = set()
+        self._making = Tasks()
         self._closing = False
 
     async def open(self, *, log: int | None = None) -> None:
@@ -109,7 +110,7 @@ class NetworkSlots:
     async def close(self) -> None:
         """Remove prepared slots, and the packet filter unless a slot is still in use."""
         self._closing = True
-        await asyncio.gather(*self._making, return_exceptions=True)
+        await self._making.finish()
         while self._ready:
             await run_to_end(self._links.remove, self._ready.popleft())
         await self._filter.close(remove=not self._used)
@@ -199,10 +200,7 @@ class NetworkSlots:
             self._prepare().add_done_callback(_report)
 
     def _prepare(self) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._make(), name="network slot")
-        self._making.add(task)
-        task.add_done_callback(self._making.discard)
-        return task
+        return self._making.begin(self._make(), name="network slot")
 
     async def _make(self) -> None:
         try:

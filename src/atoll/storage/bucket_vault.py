@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from atoll.host.tasks import Tasks
 from atoll.storage.buckets.objects import BucketError, Objects
 from atoll.storage.intents import Intents
 from atoll.storage.vault import Recorded
@@ -142,7 +143,7 @@ class BucketVault:
         self._objects = objects
         self._intents = intents
         self._busy: set[str] = set()
-        self._behind: set[asyncio.Task[None]] = set()
+        self._behind = Tasks()
         self.threads = objects.threads
 
     @property
@@ -156,9 +157,7 @@ class BucketVault:
 
     async def close(self) -> None:
         """Leave what is under way; notes tell the next engine of it."""
-        for task in self._behind:
-            task.cancel()
-        await asyncio.gather(*self._behind, return_exceptions=True)
+        await self._behind.close()
         self._objects.close()
 
     @asynccontextmanager
@@ -214,10 +213,7 @@ class BucketVault:
     def _begin(
         self, id: str, before: Callable[[], Awaitable[None]] | None = None
     ) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._removed(id, before))
-        self._behind.add(task)
-        task.add_done_callback(self._behind.discard)
-        return task
+        return self._behind.begin(self._removed(id, before))
 
     async def _removed(self, id: str, before: Callable[[], Awaitable[None]] | None) -> None:
         try:

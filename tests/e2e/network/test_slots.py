@@ -30,7 +30,7 @@ def _output(*argv: str) -> str:
 
 
 async def ready(slots: NetworkSlots) -> None:
-    await asyncio.gather(*slots._making)
+    await slots._making.finish()
 
 
 async def test_a_sandbox_keeps_its_slot_until_it_is_released(slots: NetworkSlots) -> None:

@@ -5,8 +5,7 @@ keys, namespaces, ports. Of a sandbox its own object does what is asked for (`li
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -17,6 +16,7 @@ from atoll.engine.cluster.store import ClusterStore
 from atoll.engine.engine import Engine
 from atoll.engine.lifecycle import ending, joining
 from atoll.errors import SandboxError
+from atoll.host.tasks import Tasks
 
 log = structlog.get_logger(__name__)
 
@@ -36,26 +36,19 @@ class Following:
     def __init__(self, engine: Engine, store: ClusterStore, peers: LeasePeers) -> None:
         self._engine, self._store = engine, store
         self._keeping = Keeping(engine, store, peers)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._busy: set[Key] = set()
         self._again: set[Key] = set()
 
     def open(self) -> None:
         """Begin."""
-        self._spawn(self._hear())
-        self._spawn(self._tend())
-        self._spawn(self._keeping.run())
+        self._tasks.begin(self._hear())
+        self._tasks.begin(self._tend())
+        self._tasks.begin(self._keeping.run())
 
     async def close(self) -> None:
         """Follow no more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._tasks.close()
 
     async def _hear(self) -> None:
         while True:
@@ -64,7 +57,7 @@ class Following:
                 self._again.add(key)
             else:
                 self._busy.add(key)
-                self._spawn(self._follow(key))
+                self._tasks.begin(self._follow(key))
 
     async def _follow(self, key: Key) -> None:
         """Follow one object; what happens to it meanwhile is followed once more."""

@@ -18,6 +18,7 @@ import structlog
 from atoll import errors
 from atoll.engine.link.link import TERMINAL, Endpoint, HungUpError, Link, LinkError, error_of
 from atoll.errors import OperationNotFoundError, ResourceBusyError, SandboxError
+from atoll.host.tasks import Tasks
 from atoll.wire.agent import ATTACH_GRACE, OUTPUT_LIMIT, ExecHeader
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.process import ExecRequest
@@ -89,7 +90,7 @@ class Operations:
         self._orphan_grace = orphan_grace
         self._viewers: Counter[str] = Counter()
         self._dropped: dict[str, asyncio.TimerHandle] = {}
-        self._cancels: set[asyncio.Task[None]] = set()
+        self._cancels = Tasks()
         self._closed = False
 
     @property
@@ -169,9 +170,7 @@ class Operations:
 
     def _expire(self, id: str) -> None:
         del self._dropped[id]
-        task = asyncio.create_task(self._cancel_quietly(id))
-        self._cancels.add(task)
-        task.add_done_callback(self._cancels.discard)
+        self._cancels.begin(self._cancel_quietly(id))
 
     async def _cancel_quietly(self, id: str) -> None:
         try:

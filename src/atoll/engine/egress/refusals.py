@@ -3,7 +3,6 @@
 What the gateway tells is input, so the rate is kept here too.
 """
 
-import asyncio
 import time
 from collections import OrderedDict
 
@@ -11,6 +10,7 @@ import structlog
 
 from atoll.engine.store.store import Store
 from atoll.errors import SandboxError
+from atoll.host.tasks import Tasks
 from atoll.network.gateway.news import News
 from atoll.network.gateway.protocol import Decision
 
@@ -39,7 +39,7 @@ class Refusals:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._news: OrderedDict[str, News] = OrderedDict()
-        self._adding: set[asyncio.Task[None]] = set()
+        self._adding = Tasks()
         self._closed = False
 
     def hear(self, key: str, decision: Decision) -> None:
@@ -47,14 +47,12 @@ class Refusals:
         if decision.verdict != "refused" or self._closed or len(self._adding) >= MAX_ADDING:
             return
         if self._of(key).has(decision.kind, time.monotonic()):
-            task = asyncio.create_task(self._write(key, _reason(decision)), name="refusal")
-            self._adding.add(task)
-            task.add_done_callback(self._adding.discard)
+            self._adding.begin(self._write(key, _reason(decision)), name="refusal")
 
     async def close(self) -> None:
         """Hear nothing more; return when no event is being written."""
         self._closed = True
-        await asyncio.gather(*self._adding)
+        await self._adding.finish()
 
     def _of(self, key: str) -> News:
         found = self._news.pop(key, None) or News()

@@ -16,6 +16,7 @@ from atoll.engine.sandbox import Sandbox
 from atoll.engine.shared import Shared
 from atoll.engine.store import record as rules
 from atoll.errors import SandboxError
+from atoll.host.tasks import Tasks
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +54,7 @@ class Timers:
         self._shared = shared
         self._lookup = lookup
         self._tidying = tidying
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._working: set[Sandbox] = set()
 
     def open(self) -> None:
@@ -70,18 +71,11 @@ class Timers:
             *((interval, tidy) for tidy in self._tidying),
             (interval, self._reap),
         ):
-            self._spawn(self._every(period, work))
+            self._tasks.begin(self._every(period, work))
 
     async def close(self) -> None:
         """Stop ticking; a transition that began goes on by itself."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._tasks.close()
 
     async def _every(self, period: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
@@ -99,7 +93,7 @@ class Timers:
                 continue
             if sandbox not in self._working:
                 self._working.add(sandbox)
-                self._spawn(self._sleep(sandbox, idle_for))
+                self._tasks.begin(self._sleep(sandbox, idle_for))
 
     async def _sleep(self, sandbox: Sandbox, idle_for: float) -> None:
         try:

@@ -18,6 +18,7 @@ from atoll.engine.objects.due import Due, due
 from atoll.engine.objects.registry import Registry
 from atoll.engine.objects.table import Key, Row, Table
 from atoll.errors import SandboxError, WorkerUnavailableError
+from atoll.host.tasks import Tasks
 from atoll.wire.objects import Delivery
 
 if TYPE_CHECKING:
@@ -52,15 +53,13 @@ class Hooks:
         self._lookup = lookup
         self._timeout = timeout
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._closed = False
 
     async def close(self) -> None:
         """Tell nothing more; what is due stays due."""
         self._closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def has(self, namespace: str, hook: str) -> bool:
         """Whether the class of *namespace* has *hook*."""
@@ -76,9 +75,7 @@ class Hooks:
         if self._closed:
             work.close()
             return
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(work)
 
     async def settle(self, key: Key) -> None:
         """Tell everything that is due of *key*; return when it was told, or nobody is there."""

@@ -26,6 +26,7 @@ from atoll.engine.processes.streams import Process
 from atoll.engine.processes.table import ProcessTable
 from atoll.engine.store import record as sandboxes
 from atoll.errors import ContainerNotReadyError, OperationNotFoundError, SandboxError
+from atoll.host.tasks import Tasks
 from atoll.wire.frames import Frame, Kind
 from atoll.wire.records import Exit, Started
 
@@ -60,25 +61,17 @@ class Watches:
         self._logs = logs
         self._log_limit = log_limit
         self._live: dict[Owner, dict[str, Process]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run *work* until it is done or the engine closes."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._over)
+        task = self._tasks.begin(work)
+        task.add_done_callback(_heard)
         return task
-
-    def _over(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # its caller, if it still waits, hears of it
 
     async def close(self) -> None:
         """Forget everything: processes go on, the next engine finds them."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def add(self, record: ProcessRecord) -> Process:
         """Begin to wait for the end of a process."""
@@ -274,3 +267,8 @@ def _ended(record: ProcessRecord, exit: Exit) -> ProcessRecord:
     """Return *record* with its end; the time of it is right also when it is learnt later."""
     at = record.start_time + timedelta(seconds=min(max(0.0, exit.duration), _LONGEST))
     return rules.ended(record, exit, min(at, sandboxes.now()))
+
+
+def _heard(task: "asyncio.Task[Any]") -> None:
+    if not task.cancelled():
+        task.exception()  # its caller, if it still waits, hears of it
