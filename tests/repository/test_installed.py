@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import helm_python
 import pytest
 import yaml
-from tools.render_chart import MANIFESTS
+from tools.render_chart import CHART, MANIFESTS
 
 import atoll
 import clusters
@@ -71,20 +72,43 @@ def objects(path: Path, namespace: str, key: str) -> list[dict[str, Any]]:
         "ATOLL_RUNTIME_START_TIMEOUT": "120",
     }
     if KIT:
-        config = yaml.safe_load(Path(clusters.KUBECONFIG).read_text(encoding="utf-8"))
-        server = urlsplit(config["clusters"][0]["cluster"]["server"])
-        told["KUBERNETES_SERVICE_HOST"] = str(server.hostname)
-        told["KUBERNETES_SERVICE_PORT"] = str(server.port)
-        told["ATOLL_CLUSTER_ENFORCES_POLICIES"] = "false"
+        told |= {**server(), "ATOLL_CLUSTER_ENFORCES_POLICIES": "false"}
     for made in found:
         if made["kind"] == "Deployment":
             (engine,) = made["spec"]["template"]["spec"]["containers"]
             engine["image"], engine["imagePullPolicy"] = IMAGE, given.pull_policy
             kept = [each for each in engine["env"] if each["name"] not in told]
             engine["env"] = kept + [{"name": name, "value": told[name]} for name in told]
+    return [*found, secret(namespace, key)]
+
+
+def server() -> dict[str, str]:
+    """Return the variables by which a program in a Pod finds the API of a kit."""
+    config = yaml.safe_load(Path(clusters.KUBECONFIG).read_text(encoding="utf-8"))
+    address = urlsplit(config["clusters"][0]["cluster"]["server"])
+    return {
+        "KUBERNETES_SERVICE_HOST": str(address.hostname),
+        "KUBERNETES_SERVICE_PORT": str(address.port),
+    }
+
+
+def secret(namespace: str, key: str) -> dict[str, Any]:
     about = {"name": "atoll-key", "namespace": namespace}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": about, "stringData": {}}
-    return [*found, {**secret, "stringData": {"api-key": key}}]
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": about, "stringData": {"api-key": key}}
+
+
+def values(**own: object) -> dict[str, Any]:
+    """Return the values of the chart for this cluster."""
+    given = clusters.settings()
+    repository, _, tag = IMAGE.rpartition(":")
+    cluster: dict[str, object] = {"enforces_policies": False} if KIT else {}
+    told = server() if KIT else {}
+    return {
+        "image": {"repository": repository, "tag": tag, "pullPolicy": given.pull_policy},
+        "settings": {"runtime": {"start_timeout": 120}, "cluster": cluster},
+        "extraEnv": [{"name": name, "value": value} for name, value in told.items()],
+        **own,
+    }
 
 
 async def provide_tokens(cluster: Api, namespace: str) -> None:
@@ -136,21 +160,27 @@ def _is_ready(pod: dict[str, Any]) -> bool:
 
 
 @asynccontextmanager
-async def installed(path: Path, key: str, folder: Path) -> AsyncIterator[list[str]]:
-    """Apply a manifest in a namespace of its own; yield the addresses of its engines."""
+async def prepared(folder: Path) -> AsyncIterator[tuple[Api, str]]:
+    """Yield the cluster and a name for a namespace, with what a kit lacks for it."""
     namespace = f"{clusters.settings().namespace}-{secrets.token_hex(3)}"
     async with clusters.connected() as cluster, AsyncExitStack() as stack:
         stack.push_async_callback(cluster.delete, f"/api/v1/namespaces/{namespace}")
-        made = objects(path, namespace, key)
         if KIT:
             stack.push_async_callback(cluster.delete, f"{VOLUMES}/{namespace}-state")
             await cluster.create(VOLUMES, volume(namespace, folder))
+            providing = asyncio.create_task(provide_tokens(cluster, namespace))
+            stack.callback(providing.cancel)
+        yield cluster, namespace
+
+
+@asynccontextmanager
+async def installed(path: Path, key: str, folder: Path) -> AsyncIterator[list[str]]:
+    """Apply a manifest in a namespace of its own; yield the addresses of its engines."""
+    async with prepared(folder) as (cluster, namespace):
+        made = objects(path, namespace, key)
         for one in made:
             with suppress(*([ApiError] if one["kind"] == "CustomResourceDefinition" else [])):
                 await cluster.create(collection(one, namespace), one)
-        if KIT:
-            providing = asyncio.create_task(provide_tokens(cluster, namespace))
-            stack.callback(providing.cancel)
         (deployment,) = (one for one in made if one["kind"] == "Deployment")
         yield await ready(cluster, namespace, deployment["spec"]["replicas"])
 
@@ -185,3 +215,30 @@ async def test_what_one_engine_made_another_serves(tmp_path: Path) -> None:
         sandbox = atoll.get_sandbox(there.Sandbox, "shared")
         assert (await sandbox.read_file("/workspace/file")).content == "one\n"
         await sandbox.destroy()
+
+
+async def test_helm_installs_upgrades_and_removes_it_but_for_what_is_data(tmp_path: Path) -> None:
+    """With the values of an upgrade the engine is another one; the sandbox and its files are not."""
+    key = secrets.token_hex(16)
+    async with prepared(tmp_path) as (cluster, namespace):
+        await cluster.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        await cluster.create(api.path(namespace, "secrets"), secret(namespace, key))
+        helm = helm_python.Config(kubeconfig_path=clusters.KUBECONFIG, namespace=namespace)
+        options: dict[str, Any] = {"namespace": namespace, "wait": "legacy", "timeout": int(READY)}
+        first = await asyncio.to_thread(helm.install, CHART, "atoll", values(), **options)
+        assert first["status"] == "deployed"
+        (before,) = await ready(cluster, namespace, 1)
+        async with connected(before, key) as env:
+            await atoll.get_sandbox(env.Sandbox, "kept").write_file("/workspace/file", "one\n")
+        larger = values(resources={"requests": {"cpu": "100m", "memory": "128Mi"}})
+        second = await asyncio.to_thread(helm.upgrade, CHART, "atoll", larger, **options)
+        assert second["revision"] == 2
+        (after,) = await ready(cluster, namespace, 1)
+        async with connected(after, key) as env:
+            sandbox = atoll.get_sandbox(env.Sandbox, "kept")
+            assert (await sandbox.read_file("/workspace/file")).content == "one\n"
+            assert (await sandbox.info()).generation == 1
+            await sandbox.destroy()
+        await asyncio.to_thread(helm.uninstall, "atoll")
+        claims = await cluster.call("GET", api.path(namespace, "persistentvolumeclaims"))
+        assert "atoll-state" in {one["metadata"]["name"] for one in claims["items"]}
