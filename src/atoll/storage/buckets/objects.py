@@ -66,6 +66,7 @@ class Objects:
             secret_access_key=credentials.secret_access_key,
             region=source.region,
             virtual_hosted_style_request=not source.by_path,
+            disable_bulk_delete=True,  # Google's servers have no deletion of many
             client_options={
                 "allow_http": source.endpoint.scheme == "http",
                 "timeout": timedelta(seconds=TIMEOUT),

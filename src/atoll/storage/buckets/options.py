@@ -18,12 +18,13 @@ from atoll.wire.mounts import HIDDEN
 PROVIDERS: Final[Mapping[str, tuple[str | None, tuple[str, ...]]]] = {
     "s3": ("https://s3.amazonaws.com", ()),
     "r2": (None, ("nomixupload",)),
-    "gcs": ("https://storage.googleapis.com", ("nomixupload",)),
+    "gcs": ("https://storage.googleapis.com", ("nomultipart",)),
     "minio": (None, ()),
     "azure": (None, ()),
 }
-"""Provider → its endpoint, where there is one for all, and options its servers need: R2 and GCS
-refuse uploads whose parts are copied and sent by turns. Azure has one for each account."""
+"""Provider → its endpoint, where there is one for all, and options its servers need. R2 refuses uploads
+whose parts are copied and sent by turns. GCS copies no parts, and s3fs 1.90 renames any file over 20 MB
+by parts unless it uses none at all. Azure has an endpoint for each account."""
 
 LOCAL: Final = "local"
 """The provider of folders of the host; no caller's."""
@@ -165,18 +166,18 @@ def source(
         raise refused("bucket", "a bucket's name has 3 to 63 letters, digits, dots and hyphens")
     if provider is not None and provider not in PROVIDERS:
         raise refused("provider", f"use one of {', '.join(PROVIDERS)}")
-    usual, needed = PROVIDERS[provider] if provider else (None, ())
-    where = endpoint or usual
+    where = endpoint or (PROVIDERS[provider][0] if provider else None)
     if where is None:
         raise refused("endpoint", "say where the bucket is")
     named = origin(where)
+    kind = provider or _provider(named.host)
     return Source(
         bucket=bucket,
         endpoint=named,
-        provider=provider or _provider(named.host),
+        provider=kind,
         prefix=_prefix(prefix),
         read_only=read_only,
-        options=dict.fromkeys(needed) | checked(given),
+        options=dict.fromkeys(PROVIDERS[kind][1]) | checked(given),
     )
 
 

@@ -17,7 +17,7 @@ FOLDER: Final = "/bucket"
 """Where a folder of the host is in the client's view."""
 
 _PROVIDERS: Final[Mapping[str, str]] = {
-    "r2": "Cloudflare", "gcs": "GCS", "minio": "Minio",
+    "r2": "Cloudflare", "minio": "Minio",
 }  # fmt: skip
 
 _OPTIONS: Final[Mapping[str, tuple[str, str]]] = {

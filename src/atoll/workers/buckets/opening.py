@@ -63,6 +63,7 @@ def _remote(entry: Entry, values: Mapping[str, str]) -> Storing:
             secret_access_key=secret,
             region=values.get("AWS_REGION", "auto"),
             virtual_hosted_style_request=False,
+            disable_bulk_delete=True,  # Google's servers have no deletion of many
             client_options={
                 "allow_http": endpoint.startswith("http://"),
                 "connect_timeout": timedelta(seconds=5),

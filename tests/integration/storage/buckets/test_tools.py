@@ -1,6 +1,6 @@
 import pytest
 
-from atoll.errors import RuntimeNotAvailableError
+from atoll.errors import NotSupportedByRuntimeError, RuntimeNotAvailableError
 from atoll.host import process
 from atoll.storage.buckets import options, tools
 from atoll.storage.buckets.options import Source
@@ -33,6 +33,15 @@ def test_s3_is_served_by_what_there_is_and_azure_by_rclone(without: set[str]) ->
     with pytest.raises(RuntimeNotAvailableError, match="lacks s3fs"):
         tools.serving(source("s3"), "s3fs")
     assert tools.serving(source("s3")) == tools.RCLONE
+
+
+def test_google_is_never_served_by_rclone(without: set[str]) -> None:
+    """Its front end changes a header that rclone signs: each request would be refused."""
+    with pytest.raises(NotSupportedByRuntimeError, match="served by s3fs only"):
+        tools.serving(source("gcs"), "rclone")
+    without.add("s3fs")
+    with pytest.raises(RuntimeNotAvailableError, match="lacks s3fs"):
+        tools.serving(source("gcs"))
 
 
 def test_what_is_missing_is_named_with_its_package(without: set[str]) -> None:

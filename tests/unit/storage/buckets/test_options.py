@@ -76,6 +76,13 @@ def test_providers_and_regions_are_told_from_the_endpoint(
     assert (found.provider, found.region) == (provider, region)
 
 
+def test_what_servers_of_a_provider_need_is_set_however_it_is_told() -> None:
+    for fields in ({"endpoint": "https://storage.googleapis.com"}, {"provider": "gcs"}):
+        found = source(**fields, given=["umask=0022"])
+        assert found.options == {"nomultipart": None, "umask": "0022"}
+    assert source(endpoint="https://s3.example.com").options == {}
+
+
 def test_only_amazon_is_given_the_bucket_as_a_host_name() -> None:
     amazon = "https://s3.eu-west-1.amazonaws.com"
     assert not source(endpoint=amazon).by_path

@@ -61,7 +61,6 @@ def test_a_folder_needs_none_and_its_links_are_no_files() -> None:
     [
         ("https://s3.eu-west-1.amazonaws.com", "s3", ("AWS", "eu-west-1", "false")),
         ("https://acc.r2.cloudflarestorage.com", "r2", ("Cloudflare", "auto", "true")),
-        ("https://storage.googleapis.com", "gcs", ("GCS", "us-east-1", "true")),
         ("http://minio:9000", "minio", ("Minio", "us-east-1", "true")),
         ("http://other:9000", "s3", ("Other", "us-east-1", "true")),
     ],
