@@ -19,13 +19,12 @@ from atoll.engine.commands.operations import Operations, not_found
 from atoll.engine.commands.sessions import Carried
 from atoll.engine.egress import control
 from atoll.engine.leftovers import adoption
-from atoll.engine.lifecycle import ending, freezing, joining, lives, starting, variables
+from atoll.engine.lifecycle import ending, failures, freezing, joining, lives, starting, variables
 from atoll.engine.lifecycle.activity import Activity, Use
 from atoll.engine.lifecycle.deathwatch import DeathWatch
 from atoll.engine.lifecycle.transitions import Transitions
 from atoll.engine.lifecycle.variables import Variables
-from atoll.engine.link import losses
-from atoll.engine.link.link import Endpoint, HungUpError, LinkError
+from atoll.engine.link.link import Endpoint, LinkError
 from atoll.engine.shared import Shared
 from atoll.engine.store import record as rules
 from atoll.engine.store.entry import Entry, outpaced
@@ -106,6 +105,11 @@ class Sandbox:
         return self.record is not None and self.record.state is state
 
     @property
+    def transition(self) -> str | None:
+        """The kind of the one under way."""
+        return self._transitions.kind
+
+    @property
     def idle(self) -> bool:
         """Whether it is awake and nothing holds off sleep."""
         awake = self.is_in(State.RUNNING) and self._transitions.kind is None
@@ -148,7 +152,10 @@ class Sandbox:
                 endpoint = await self.ensure_running(lives.meant(self.namespace, self.id))
                 yield endpoint
             except LinkError as error:
-                raise await self.explain(endpoint, error) from error
+                raise await failures.explained(self, endpoint, error) from error
+            except failures.OF_FILES as error:
+                await failures.check_store(self, error)
+                raise
 
     def running_operations(self, operation: str) -> Operations:
         """Return the operations of the start that is running.
@@ -234,7 +241,7 @@ class Sandbox:
         except LinkError as error:
             # Where the sandbox has ended, its next start has the variables.
             if not await self.check_alive(endpoint):
-                raise await self.explain(endpoint, error) from error
+                raise await failures.explained(self, endpoint, error) from error
 
     # Ending.
 
@@ -309,16 +316,6 @@ class Sandbox:
         await self.settle()
         self._transitions.begin(kind, work())
         await self._transitions.settled(joining=kind)
-
-    async def explain(self, endpoint: Endpoint | None, error: LinkError) -> SandboxError:
-        """Return why a connection to the agent broke, in terms of what happened to the sandbox."""
-        kind = self._transitions.kind
-        generation = endpoint.generation if endpoint else None
-        frozen = isinstance(error, HungUpError)
-        if known := losses.known(self.id, self.record, kind, generation, str(error), frozen=frozen):
-            return known
-        gone = endpoint is not None and await self.check_alive(endpoint)
-        return losses.unknown(self.id, str(error), gone=gone)
 
     async def check_alive(self, endpoint: Endpoint) -> bool:
         """Look whether the container is still there; record the stop when it is gone.

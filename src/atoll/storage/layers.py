@@ -245,6 +245,10 @@ class LayerStore:
         async with self._mounted:
             return await asyncio.to_thread(self._layers.list)
 
+    async def has_failed(self) -> bool:
+        """Tell whether the store takes no change: it shut itself, or is being opened again."""
+        return await asyncio.to_thread(lambda: self._layers.failed)
+
     async def is_shut(self) -> bool:
         """Tell whether the store failed on a full disk and could be opened again now."""
         return await asyncio.to_thread(lambda: self._layers.failed and not self._disk_is_full())

@@ -185,7 +185,7 @@ WHOLE = b"whole" * 100_000
 # A store that shut itself is an I/O error or read-only to programs inside, whichever the kernel came
 # to first, and ends them when it is opened again.
 FULL = {"NO_SPACE", "CONTAINER_UNAVAILABLE", "OPERATION_INTERRUPTED", "DISK_QUOTA_EXCEEDED", "FILESYSTEM_ERROR",
-        "READ_ONLY", "BACKUP_CREATE_FAILED", "BACKUP_RESTORE_FAILED", "SNAPSHOT_FAILED"}  # fmt: skip
+        "BACKUP_CREATE_FAILED", "BACKUP_RESTORE_FAILED", "SNAPSHOT_FAILED"}  # fmt: skip
 
 
 def made(answer: httpx2.Response) -> dict[str, Any] | None:

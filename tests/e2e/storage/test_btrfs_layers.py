@@ -87,6 +87,28 @@ async def test_a_store_that_the_kernel_gave_up_is_said_to_be_read_only(store: Bt
     linux.mount("", store.folder, flags=linux.MS_REMOUNT | linux.MS_BIND)
 
 
+async def test_a_store_that_is_opened_again_has_the_numbers_of_no_other_of_the_host(
+    store: BtrfsLayers, small_disk: Path
+) -> None:
+    """While it is not mounted, another btrfs is the one that the kernel shows."""
+    other = BtrfsLayers(small_disk / "other", small_disk / "other.btrfs", 10 * GB)
+    await other.open()
+    await store.create("a", GB)
+    _append(await store.attach("a") / "upper" / "big", 30 * MB)
+    os.sync()
+    used = store.used(store.folder / "a")
+    await store.close(unmount=True)
+    fresh = BtrfsLayers(store.folder, store.image, store.size)
+    for ask in (lambda: fresh.refresh_limit(MB), fresh.space, lambda: fresh.limit("a")):
+        with pytest.raises(FilesystemError, match="not mounted"):
+            ask()
+    await fresh.open()
+    fresh.refresh_limit(MB)
+    assert fresh.used(fresh.folder / "a") == used
+    assert fresh.limit("a") == GB
+    await other.close(unmount=True)
+
+
 async def test_a_shared_file_system_shows_the_mount_to_no_other_namespace(folder: Path) -> None:
     """systemd makes everything shared; a copy elsewhere would keep the store busy for ever."""
     linux.mount(folder, folder, flags=linux.MS_BIND)

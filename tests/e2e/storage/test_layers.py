@@ -234,12 +234,14 @@ async def test_a_store_the_kernel_shut_is_opened_again_when_no_root_is_left(
     assert not await store.is_shut()
     linux.mount("", settings.state_dir / "layers", flags=linux.MS_REMOUNT | linux.MS_RDONLY)
     assert await store.is_shut()
+    assert await store.has_failed()
     with pytest.raises(FilesystemError, match="read-only"):
         await store.attach("a")
     with (settings.state_dir / "layers/a/upper/file").open(), pytest.raises(ResourceBusyError):
         await store.reopen()
     await store.reopen()
     assert not await store.is_shut()
+    assert not await store.has_failed()
     assert (await store.attach("a") / "upper" / "file").read_text() == "kept"
     await store.create("b", SIZE)
     await store.close(unmount=True)

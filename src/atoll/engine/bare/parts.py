@@ -101,6 +101,10 @@ class Storeless:
     async def trim_if_worth(self) -> None:
         """There is no store."""
 
+    async def has_failed(self) -> bool:
+        """They do not fail as a whole."""
+        return False
+
     async def is_shut(self) -> bool:
         """They do not fail as a whole."""
         return False

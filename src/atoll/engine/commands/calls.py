@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from atoll.engine.commands import sessions
 from atoll.engine.commands.operations import exec_header
-from atoll.engine.lifecycle import lives
+from atoll.engine.lifecycle import failures, lives
 from atoll.engine.lifecycle.faults import Faults
 from atoll.engine.link.link import LinkError
 from atoll.engine.sandbox import Sandbox
@@ -120,7 +120,7 @@ async def _listed(sandbox: Sandbox) -> SessionList:
         try:
             return await sessions.listing(endpoint)
         except LinkError as error:
-            reason = await sandbox.explain(endpoint, error)
+            reason = await failures.explained(sandbox, endpoint, error)
             if await sandbox.awake():
                 raise reason from error
     return await sandbox.carried.listing()

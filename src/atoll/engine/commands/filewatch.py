@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from atoll.engine.lifecycle import failures
 from atoll.engine.lifecycle.activity import Use
 from atoll.engine.link.link import Endpoint, HungUpError, Link, LinkError
 from atoll.engine.sandbox import Sandbox
@@ -55,7 +56,7 @@ async def _reason(sandbox: Sandbox, endpoint: Endpoint, error: LinkError) -> str
     """
     if isinstance(error, HungUpError) or sandbox.is_in(State.FROZEN):
         return "sandbox_frozen"
-    explained = await sandbox.explain(endpoint, error)
+    explained = await failures.explained(sandbox, endpoint, error)
     if isinstance(explained, SandboxDestroyedError):
         return "sandbox_destroyed"
     ended = {"stopped", "container"}

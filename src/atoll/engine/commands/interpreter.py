@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from atoll.engine.lifecycle import failures
 from atoll.engine.link.link import LinkError
 from atoll.engine.sandbox import Sandbox
 from atoll.errors import ContextNotFoundError, ValidationFailedError
@@ -134,7 +135,7 @@ async def listing(sandbox: Sandbox) -> ContextList:
     try:
         return _decoded(await endpoint.call({"op": "code.list"}), ContextList)
     except LinkError as error:
-        reason = await sandbox.explain(endpoint, error)
+        reason = await failures.explained(sandbox, endpoint, error)
         if await sandbox.awake():
             raise reason from error
         return ContextList(contexts=[])
