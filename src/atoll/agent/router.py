@@ -61,7 +61,7 @@ class Router:
         self._lease = Lease(self.loop, config.lease)
         self._pending: dict[Pending, None] = {}
         self._sessions = Sessions(config.workdir, os.close)
-        self._children = Children(config)
+        self._children = Children(self.loop, config)
         self._isolation = Isolation(passed_on=config.confine)
         self._commands = commands = Commands(self.loop, config, self._sessions, self._isolation)
         self._code = code = Contexts(self.loop, config, self._sessions, commands)

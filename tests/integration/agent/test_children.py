@@ -1,6 +1,8 @@
 """File operations run in processes of their own."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -45,3 +47,27 @@ def test_a_pipe_that_nobody_writes_holds_up_no_other_call(agent: Client) -> None
         stuck.header(op="fs.read_file", path=str(agent.directory / "fifo"))
         assert agent.call("fs.stat", path="/")["type"] == "directory"
         assert agent.exec("echo ok").stdout == b"ok\n"
+
+
+_TWICE = """
+import socket, sys
+from atoll.agent.children import Children
+from atoll.agent.config import Config
+from atoll.agent.loop import Loop
+
+loop = Loop()
+children = Children(loop, Config(confine=False))
+for path in "first", "second":
+    ours, theirs = socket.socketpair()
+    children.start(theirs, {"op": "fs.exists", "path": path, "cwd": "/"}, sys.argv[1])
+    assert b'"exists"' in ours.recv(1 << 16)
+    while "atoll.agent.files.writing" not in sys.modules:
+        loop.step()
+    sys.meta_path.clear()  # nothing more can be imported
+"""
+
+
+def test_only_the_first_file_operation_imports_its_program() -> None:
+    """That takes longer than a short operation itself."""
+    user = f"{os.getuid()}:{os.getgid()}"
+    subprocess.run([sys.executable, "-c", _TWICE, user], check=True, timeout=30)
