@@ -74,6 +74,17 @@ async def test_session_ids_are_taken_once(sandbox: atoll.Sandbox) -> None:
         await sandbox.create_session(id="s")
 
 
+async def test_the_time_limit_of_a_session_holds_for_each_of_its_handles(
+    sandbox: atoll.Sandbox,
+) -> None:
+    made = await sandbox.create_session(id="brief", command_timeout=0.5)
+    found = await sandbox.get_session("brief")
+    for handle in (made, found):
+        with pytest.raises(atoll.TimeoutError, match="timeout"):
+            await handle.exec("sleep 60")
+    assert (await found.exec("sleep 1; echo done", timeout=None)).stdout == "done\n"
+
+
 async def test_t04_env_vars_reach_every_later_command_and_none_unsets(
     sandbox: atoll.Sandbox,
 ) -> None:

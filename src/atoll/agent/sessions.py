@@ -79,7 +79,8 @@ class Session:
         self.weight = _encoded_size(self.record() | {"here": self.cwd})
 
     def describe(self) -> dict[str, Any]:
-        """Return what `session.list` tells of it."""
+        """Return what callers are told of it: `SessionInfo` on the wire."""
+        limit = self.command_timeout
         return {
             "id": self.id,
             "name": self.name,
@@ -87,6 +88,7 @@ class Session:
             "user": self.user,
             "isolation": self.isolation,
             "createdAt": self.created_at,
+            "commandTimeout": None if limit is None else round(limit * 1000),
         }
 
 

@@ -267,7 +267,7 @@ def check_exit(exited: Exited, result: ExecResult, *, check: bool) -> ExecResult
     ended = f"signal {exited.signal}" if exited.signal else f"exit code {exited.exit_code}"
     if exited.timed_out:
         error = errors.TimeoutError(
-            f"the command was killed after {exited.duration:.1f} s, when its time was over",
+            f"the command reached its timeout and was killed after {exited.duration:.1f} s",
             context=outcome,
             suggestion="pass a longer timeout=, or None for none; .result has the output so far",
         )

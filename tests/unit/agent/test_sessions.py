@@ -3,6 +3,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from atoll import errors
@@ -10,6 +11,7 @@ from atoll.agent import sessions as module
 from atoll.agent.descriptors import read_all, spill
 from atoll.agent.sessions import MAX_SESSIONS, MAX_STATES, SMALL_STATE, Sessions
 from atoll.wire.frames import MAX_FRAME, Kind, encode_json
+from atoll.wire.process import SessionInfo
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -22,8 +24,18 @@ def test_a_session_has_the_workdir_and_its_own_fields() -> None:
     sessions = made()
     assert sessions.create({"id": "a", "name": "n", "cwd": "/x", "user": "dev"}, NOW).describe() == {
         "id": "a", "name": "n", "cwd": "/x", "user": "dev", "isolation": False, "createdAt": NOW,
+        "commandTimeout": None,
     }  # fmt: skip
     assert sessions.create({"id": "b"}, NOW).cwd == "/workspace"
+
+
+def test_callers_are_told_every_field_there_is_for_them() -> None:
+    """A handle takes the time limit of its commands from this."""
+    wanted = {"id": "a", "isolation": True, "command_timeout": 1.5}
+    told = made().create(wanted, NOW).describe()
+    fields = {field.encode_name for field in msgspec.structs.fields(SessionInfo)}
+    assert told.keys() == fields - {"life"}  # which the server adds
+    assert msgspec.convert(told, SessionInfo).command_timeout_ms == 1_500
 
 
 @pytest.mark.parametrize(

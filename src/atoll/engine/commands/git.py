@@ -224,7 +224,7 @@ def _complaint(told: str) -> str:
 def timed_out(clone: Clone, seconds: float) -> errors.TimeoutError:
     """Return the error of a clone whose time was over."""
     return errors.TimeoutError(
-        f"git clone of {clone.url} was ended after {seconds:g} s, when its time was over",
+        f"git clone of {clone.url} reached its timeout and was ended after {seconds:g} s",
         context={"url": clone.url, "path": clone.target},
         suggestion="pass a longer clone_timeout, or depth=1 for less history",
     )

@@ -76,7 +76,8 @@ class Commands(Target):
         Args:
             command: text for the shell, or a list of arguments that is run without one.
             timeout: seconds (or "30s", "5m", …) until the whole process tree is killed; None: no
-                limit. Default: the session's `command_timeout`, else 120 s. It counts from the
+                limit. Default: the `command_timeout` of the session that this is called on, else
+                120 s. It counts from the
                 command's start: the wait for earlier commands of the session is not part of it.
                 To bound the whole call, cancel it.
             env: variables of this command only; None as a value unsets one.
