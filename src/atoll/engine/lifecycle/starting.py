@@ -157,7 +157,8 @@ async def _not_started(box: "Sandbox", before: State) -> None:
     await box.entry.settle()
     box.forget_endpoint()
     record = box.record
-    if record and record.host_ref:
+    ours = record is not None and record.actor == box.shared.store.actor
+    if record and record.host_ref and ours:  # who lost a race must not remove the winner's
         await box.shared.lifecycle.remove(record.host_ref)
         state = before if record.state is State.STARTING else State.STOPPED
         try:

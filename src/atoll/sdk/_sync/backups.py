@@ -80,7 +80,8 @@ class Backups(Target):
 
         Args:
             backup: what `create_backup` returned, its `to_dict()`, or the id.
-            dir: put it here instead of where it came from.
+            dir: put it here instead of in the `dir` that *backup* says, or where it came from if that
+                is an id.
 
         Raises:
             BackupNotFoundError: there is none of this id.
@@ -90,7 +91,8 @@ class Backups(Target):
             ResourceBusyError: something is mounted in the directory.
             BackupRestoreFailedError: the archive is damaged, or its bucket does not answer.
         """
-        request = RestoreBackup(backup=_id(backup), dir=dir)
+        target = _dir(backup) if dir is None else dir
+        request = RestoreBackup(backup=_id(backup), dir=target)
         return self._call(ops.RESTORE_BACKUP, request, timeout=None)
 
 
@@ -142,3 +144,16 @@ def _id(backup: Backup) -> str:
             context={"field": "backup"},
         )
     return found
+
+
+def _dir(backup: Backup) -> str | None:
+    found: object = None
+    if isinstance(backup, DirectoryBackup):
+        found = backup.dir
+    elif isinstance(backup, Mapping):
+        found = backup.get("dir")
+    if found is None or isinstance(found, str):
+        return found
+    raise InvalidBackupConfigError(
+        "a backup's directory is a path", context={"field": "backup", "dir": repr(found)[:100]}
+    )

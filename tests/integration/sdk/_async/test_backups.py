@@ -32,7 +32,19 @@ async def test_a_backup_is_a_plain_value_that_can_be_given_back(
     assert [seen.json() for seen in engine.seen[1:]] == [{"backup": "b1", "dir": "/tmp/x"}] * 3
 
 
-@pytest.mark.parametrize("backup", [None, 5, "", {}, {"id": 5}])
+async def test_a_value_goes_where_it_says_even_if_its_owner_changed_that(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    """Else what was made for another directory would replace the first one."""
+    engine.script("POST /backups/restore", answer(DONE))
+    for backup in (MADE | {"dir": "/tmp/other"}, {"id": "b1"}, "b1"):
+        await sandbox.restore_backup(backup)
+    assert [seen.json() for seen in engine.seen] == [
+        {"backup": "b1", "dir": "/tmp/other"}, {"backup": "b1"}, {"backup": "b1"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("backup", [None, 5, "", {}, {"id": 5}, {"id": "b1", "dir": 5}])
 async def test_what_is_no_backup_costs_no_request(
     engine: EngineDouble, sandbox: atoll.Sandbox, backup: Any
 ) -> None:
