@@ -4,6 +4,8 @@ from typing import Any
 import pytest
 
 from atoll.engine.engine import Engine
+from atoll.engine.lifecycle import starting
+from atoll.engine.store.record import Record
 from atoll.errors import (
     ContainerUnavailableError,
     MaxInstancesExceededError,
@@ -14,6 +16,7 @@ from atoll.errors import (
 from atoll.wire.frames import Kind
 from atoll.wire.sandbox import NamespaceConfig, SandboxOptions, State
 from integration.engine.calling import run
+from integration.engine.cluster.replicas import Pair
 from integration.engine.conftest import Opener
 from integration.engine.scripted import Peer, World
 
@@ -110,3 +113,26 @@ async def test_internet_that_is_closed_during_a_start_is_closed(
     await sandbox.configure(SandboxOptions(enable_internet=False))
     await starting
     assert "direct" not in world.networks.modes.values()
+
+
+async def test_who_loses_the_race_for_a_start_leaves_the_winners_container(
+    pair: Pair, world: World
+) -> None:
+    """A call beside it may have read the winner's record by the time the loser tidies up."""
+    loser, winner = (engine.sandbox("n", "box") for engine in pair)
+    begin = loser.entry.start
+
+    async def start(host_ref: str, layer_id: str) -> Record:
+        await winner.ensure_running()
+        try:
+            return await begin(host_ref, layer_id)
+        finally:
+            await loser.entry.follow(fresh=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loser.entry, "start", start)
+        with pytest.raises(SandboxError):
+            await starting.start(loser)
+    assert winner.record
+    assert list(world.runtime.running) == [winner.record.host_ref]
+    assert (await loser.ensure_running()).host_ref == winner.record.host_ref
