@@ -77,9 +77,8 @@ class Commands(Target):
             command: text for the shell, or a list of arguments that is run without one.
             timeout: seconds (or "30s", "5m", …) until the whole process tree is killed; None: no
                 limit. Default: the `command_timeout` of the session that this is called on, else
-                120 s. It counts from the
-                command's start: the wait for earlier commands of the session is not part of it.
-                To bound the whole call, cancel it.
+                120 s. It counts from the command's start: the wait for earlier commands of the
+                session is not part of it. To bound the whole call, cancel it.
             env: variables of this command only; None as a value unsets one.
             cwd: working directory of this command; relative paths start at the session's.
             stdin: text, bytes, a file object or an (async) iterable; empty when not given.

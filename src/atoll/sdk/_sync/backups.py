@@ -1,12 +1,11 @@
 """Backups of a sandbox's directories."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from atoll.errors import InvalidBackupConfigError
 from atoll.sdk import _arguments
 from atoll.sdk._sync.target import Target
 from atoll.sdk._sync.transport import Transport
+from atoll.sdk._backups import Backup, named
 from atoll.wire import ops
 from atoll.wire.backups import (
     BackupPage,
@@ -17,9 +16,6 @@ from atoll.wire.backups import (
     Restored,
 )
 from atoll.wire.base import Duration, Empty
-
-Backup = DirectoryBackup | Mapping[str, Any] | str
-"""A backup as `create_backup` returned it, its `to_dict()`, or its id."""
 
 
 class Backups(Target):
@@ -91,8 +87,8 @@ class Backups(Target):
             ResourceBusyError: something is mounted in the directory.
             BackupRestoreFailedError: the archive is damaged, or its bucket does not answer.
         """
-        target = _dir(backup) if dir is None else dir
-        request = RestoreBackup(backup=_id(backup), dir=target)
+        id, said = named(backup)
+        request = RestoreBackup(backup=id, dir=said if dir is None else dir)
         return self._call(ops.RESTORE_BACKUP, request, timeout=None)
 
 
@@ -123,37 +119,10 @@ class BackupShelf:
 
     def get(self, backup: Backup, *, namespace: str = "Sandbox") -> DirectoryBackup:
         """Return a backup; raise as `Backups.restore_backup`."""
-        place = {"namespace": namespace, "backup": _id(backup)}
+        place = {"namespace": namespace, "backup": named(backup).id}
         return self._transport.call(ops.GET_BACKUP, place, Empty())
 
     def delete(self, backup: Backup, *, namespace: str = "Sandbox") -> None:
         """Delete a backup. Idempotent."""
-        place = {"namespace": namespace, "backup": _id(backup)}
+        place = {"namespace": namespace, "backup": named(backup).id}
         self._transport.call(ops.DELETE_BACKUP, place, Empty())
-
-
-def _id(backup: Backup) -> str:
-    found: object = backup
-    if isinstance(backup, DirectoryBackup):
-        found = backup.id
-    elif isinstance(backup, Mapping):
-        found = backup.get("id")
-    if not isinstance(found, str) or not found:
-        raise InvalidBackupConfigError(
-            "this is no backup: give what create_backup returned, its to_dict(), or the id",
-            context={"field": "backup"},
-        )
-    return found
-
-
-def _dir(backup: Backup) -> str | None:
-    found: object = None
-    if isinstance(backup, DirectoryBackup):
-        found = backup.dir
-    elif isinstance(backup, Mapping):
-        found = backup.get("dir")
-    if found is None or isinstance(found, str):
-        return found
-    raise InvalidBackupConfigError(
-        "a backup's directory is a path", context={"field": "backup", "dir": repr(found)[:100]}
-    )
