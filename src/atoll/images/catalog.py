@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from atoll.errors import ImageNotFoundError, ResourceBusyError
-from atoll.host import trees
+from atoll.host import durable, trees
 from atoll.images import reference
 from atoll.images.config import image_config
 from atoll.images.layout import Image, Places, Record, write_atomic
@@ -83,6 +83,7 @@ class Catalog:
         os.sync()
         if not self.has_layer(diff_id):
             unpacked.rename(self._places.layer(diff_id))
+            durable.sync(self._places.layers)
 
     def add(self, record: Record, name: str) -> None:
         """Store an image whose layers are all there, and let *name* (full form) mean it."""

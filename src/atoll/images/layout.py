@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from atoll.host import trees
+from atoll.host import durable, trees
 from atoll.images.config import ImageConfig
 
 
@@ -121,10 +121,11 @@ class Places(msgspec.Struct, frozen=True):
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace *path* by *data*; after a crash it has the old content or the new one."""
+    """Replace *path* by *data*, on the disk on return; a crash before leaves the old content or the new."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     Path(name).rename(path)
+    durable.sync(path.parent)

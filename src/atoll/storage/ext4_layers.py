@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext,
 from pathlib import Path
 
 from atoll.errors import NoSpaceError, ResourceBusyError
-from atoll.host import linux, process
+from atoll.host import durable, linux, process
 from atoll.host.mounts import mount_at, read_mounts, stop_propagation
 from atoll.host.threads import run_to_end
 from atoll.storage import loop
@@ -66,7 +66,7 @@ class Ext4Layers:
             )
             if done.code:
                 raise NoSpaceError(f"mkfs.ext4: {done.message}", context={"path": str(draft)})
-            await run_to_end(_name, draft, self.file(layer_id))
+            await run_to_end(durable.name, draft, self.file(layer_id))
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
@@ -93,7 +93,7 @@ class Ext4Layers:
         del size
         if self.exists(copy_id):
             return
-        await run_to_end(sync_all, await self.attach(layer_id))
+        await run_to_end(durable.sync_all, await self.attach(layer_id))
         await copy(self.file(layer_id), self.file(copy_id))
 
     async def resize(self, layer_id: str, size: int) -> None:
@@ -179,15 +179,6 @@ class Ext4Layers:
             target.rmdir()
 
 
-def sync_all(folder: Path) -> None:
-    """Write what is cached of the file system at *folder*. Blocking."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        linux.syncfs(fd)
-    finally:
-        os.close(fd)
-
-
 async def copy(source: Path, target: Path) -> None:
     """Copy the file of a file system; *target* appears complete or not at all.
 
@@ -208,22 +199,7 @@ async def _replaced(source: Path, target: Path) -> AsyncIterator[Path]:
         if done.code:
             raise NoSpaceError(f"cp: {done.message}", context={"path": str(draft)})
         yield draft
-        await run_to_end(_name, draft, target)
+        await run_to_end(durable.name, draft, target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-
-
-def _name(draft: Path, target: Path) -> None:
-    """Call a file that is complete by its name, both on the disk before anything tells of it."""
-    _sync(draft)
-    draft.rename(target)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -8,10 +8,10 @@ in the middle of something: its journal, replayed when the copy is made, makes t
 import os
 from pathlib import Path
 
-from atoll.host import linux
+from atoll.host import durable, linux
 from atoll.host.threads import run_to_end
 from atoll.storage import identity, loop
-from atoll.storage.ext4_layers import SUFFIX, Ext4Layers, copy, sync_all
+from atoll.storage.ext4_layers import SUFFIX, Ext4Layers, copy
 
 _FLAGS = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOATIME
 
@@ -38,7 +38,7 @@ class Ext4Snapshots:
         if self.exists(snapshot_id):
             return
         layer = await self._layers.attach(layer_id)
-        await run_to_end(sync_all, layer)
+        await run_to_end(durable.sync_all, layer)
         await copy(self._layers.file(layer_id), self._file(snapshot_id))
 
     async def clone(self, snapshot_id: str, layer_id: str, size: int) -> None:

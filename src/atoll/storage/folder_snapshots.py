@@ -6,9 +6,10 @@ the sandbox are stopped meanwhile.
 
 from pathlib import Path
 
-from atoll.host import own_root
+from atoll.host import durable, own_root
+from atoll.host.threads import run_to_end
 from atoll.storage import identity
-from atoll.storage.folder_layers import FolderLayers
+from atoll.storage.folder_layers import FolderLayers, appearing, discard, kept
 
 _SIZE = "size"
 """File with the bytes that a copy took when it was made: a snapshot does not change."""
@@ -28,6 +29,7 @@ class FolderSnapshots:
     def sweep(self) -> None:
         """Make the folder; `FolderLayers.open` removes what was not finished."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
+        durable.sync(self.folder.parent)
 
     async def take(self, layer_id: str, snapshot_id: str) -> None:
         """Keep the layer as it is now; the snapshot appears complete or not at all."""
@@ -37,22 +39,16 @@ class FolderSnapshots:
         """Make a layer that begins as the snapshot."""
         del size
         await self._copy(self.folder / snapshot_id, self._layers.folder / layer_id)
-        identity.forget(self._layers.folder / layer_id / "upper")
 
     async def _copy(self, source: Path, target: Path) -> None:
-        """Copy what the layer holds; overlay's own working folder begins anew."""
-        if own_root.is_there(target):
+        """Copy what the layer holds; what is overlay's own begins anew."""
+        if await kept(target):
             return
-        draft = target.with_name(f".new-{target.name}")
-        await own_root.remove(draft)
-        try:
-            draft.mkdir(mode=0o700)
+        async with appearing(target) as draft:
             await own_root.copy(source / "upper", draft / "upper")
+            identity.forget(draft / "upper")
             (draft / _SIZE).write_text(str(await own_root.usage(draft / "upper")))
-            draft.rename(target)
-        except BaseException:
-            await own_root.remove(draft)
-            raise
+            await run_to_end(durable.sync_all, draft)
 
     async def attach(self, snapshot_id: str) -> Path:
         """Return the snapshot's folder."""
@@ -60,7 +56,7 @@ class FolderSnapshots:
 
     async def delete(self, snapshot_id: str) -> None:
         """Remove the snapshot."""
-        await own_root.remove(self.folder / snapshot_id)
+        await discard(self.folder / snapshot_id)
 
     def usage(self, snapshot_id: str) -> int:
         """Return the bytes the snapshot takes on the disk."""

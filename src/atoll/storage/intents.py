@@ -7,6 +7,8 @@ objects below one id are ours, and that no row of the store may tell of them.
 import os
 from pathlib import Path
 
+from atoll.host import durable
+
 
 class Intents:
     """A folder with an empty file for each note.
@@ -26,11 +28,7 @@ class Intents:
         """Note *id*; it is durable afterwards. Idempotent. Blocking, as all of these."""
         with (self._folder / id).open("wb") as file:
             os.fsync(file.fileno())
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.sync(self._folder)
 
     def drop(self, id: str) -> None:
         """Forget *id*. Idempotent. One that a crash brings back is looked at once more."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from atoll.errors import NoSpaceError, from_os_error
+from atoll.host import durable
 from atoll.storage import capacity
 
 _DRAFT = ".new-"
@@ -132,11 +133,7 @@ class VaultWriter:
 
     def _publish(self) -> None:
         self._draft.rename(self._path)
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.sync(self._folder)
 
     def keep(self) -> None:
         """See `Writing.keep`."""

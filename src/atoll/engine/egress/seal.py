@@ -7,6 +7,8 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
 
+from atoll.host import durable
+
 
 class Seal:
     """Seals and opens.
@@ -57,9 +59,5 @@ class Seal:
             with suppress(FileNotFoundError):
                 draft.unlink()
             raise
-        folder = os.open(self.file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.sync(self.file.parent)
         return key
