@@ -85,7 +85,7 @@ class Keeping:
             self._stop(record.host_ref)
 
     def _stop(self, host_ref: str) -> None:
-        if self._peers.renewals.stop(host_ref):
+        if self._peers.renewals.stop(host_ref, self._clock()):
             self._peers.tell()
 
     def _round(self, records: Sequence[Record]) -> None:
@@ -119,7 +119,7 @@ class Keeping:
         renewals, name, lease = self._peers.renewals, str(record.host_ref), _lease(record)
         if not (await self._current(record) and renewals.may(name) and self._peers.fresh(lease)):
             return 0.0
-        until = renewals.begin(name, lease)
+        until = renewals.begin(name, lease, self._clock())
         try:
             async with asyncio.timeout(lease / ROUNDS):
                 reply = await self._engine.endpoint(record).call({"op": "lease", "until": until})

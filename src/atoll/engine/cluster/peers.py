@@ -181,7 +181,7 @@ class LeasePeers:
 
     async def outlived(self, host_ref: str, lease: float) -> None:
         """See `Peers.outlived`."""
-        if self.renewals.stop(host_ref):
+        if self.renewals.stop(host_ref, self._clock()):
             self.tell()
         while True:
             try:

@@ -7,6 +7,9 @@ what the agent may still do. Clocks are never compared, only their rates are tru
 A start may be replaced when every replica has stopped renewing it, and said so, and all their bounds
 are over. A replica that says nothing any more has stopped by itself: it renews only while its own
 lease at the cluster's API is young, which is what the others see.
+
+Nobody renews the first lease of an agent: it runs from its start, which was before a replica knew of
+it. So it is over one lease after that, for one that never answered, too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,6 +30,7 @@ ROUNDS: Final = 6
 class Renewal:
     """What one replica did for one start. Times are of its monotonic clock."""
 
+    since: float  # when it was first asked, or stopped: its agent ran by then
     agent_now: float | None = None
     answered: float | None = None  # when the agent told that
     failing: float | None = None  # since when it does not answer
@@ -63,9 +67,9 @@ class Renewals:
     def __init__(self) -> None:
         self._known: dict[str, Renewal] = {}
 
-    def begin(self, host_ref: str, lease: float) -> float | None:
+    def begin(self, host_ref: str, lease: float, at: float) -> float | None:
         """Return what to name in the next renewal; None: the agent has not been asked yet."""
-        one = self._known.setdefault(host_ref, Renewal())
+        one = self._of(host_ref, at)
         return None if one.agent_now is None else one.agent_now + lease
 
     def answered(self, host_ref: str, agent_now: float, at: float) -> bool:
@@ -82,14 +86,14 @@ class Renewals:
 
     def failed(self, host_ref: str, at: float) -> bool:
         """The agent did not answer; return whether that is news."""
-        one = self._known.setdefault(host_ref, Renewal())
+        one = self._of(host_ref, at)
         news = one.failing is None
         one.failing = at if one.failing is None else one.failing
         return news
 
-    def stop(self, host_ref: str) -> bool:
+    def stop(self, host_ref: str, at: float) -> bool:
         """Renew it no more; return whether that is news."""
-        one = self._known.setdefault(host_ref, Renewal())
+        one = self._of(host_ref, at)
         news, one.stopped = not one.stopped, True
         return news
 
@@ -117,11 +121,11 @@ class Renewals:
         return at - since >= lease * SUSPECT
 
     def over(self, host_ref: str, lease: float) -> float:
-        """Return when the effect of the own renewals is over."""
+        """Return when the effect of the own renewals, and the agent's first lease, are over."""
         one = self._known.get(host_ref)
-        if one is None or one.answered is None:
+        if one is None:
             return float("-inf")
-        return one.answered + lease * MARGIN
+        return (one.since if one.answered is None else one.answered) + lease * MARGIN
 
     def told(self, at: float) -> dict[str, Any]:
         """Return what to say to the others; see `read`."""
@@ -133,6 +137,9 @@ class Renewals:
             name for name, one in self._known.items() if one.failing is not None and not one.stopped
         ]
         return {"stopped": stopped, "unreached": sorted(unreached)}
+
+    def _of(self, host_ref: str, at: float) -> Renewal:
+        return self._known.setdefault(host_ref, Renewal(at))
 
 
 def reached_by_none(host_ref: str, peers: Iterable[Peer]) -> bool:

@@ -11,18 +11,18 @@ def peer(**changes: object) -> Peer:
 def test_a_renewal_names_what_the_agent_told_and_never_more() -> None:
     """Else one that was under way for long would extend a lease that others count as over."""
     known = Renewals()
-    assert known.begin("r", 15) is None
+    assert known.begin("r", 15, at=0.0) is None
     known.answered("r", 1000.0, at=5.0)
-    assert known.begin("r", 15) == 1015.0
+    assert known.begin("r", 15, at=0.0) == 1015.0
     assert known.over("r", 15) == 5.0 + 15 * MARGIN
 
 
 def test_what_is_stopped_stays_stopped_whatever_answers_come_late() -> None:
     known = Renewals()
-    known.begin("r", 15)
+    known.begin("r", 15, at=0.0)
     known.answered("r", 1000.0, at=5.0)
-    assert known.stop("r")
-    assert not known.stop("r")
+    assert known.stop("r", at=6.0)
+    assert not known.stop("r", at=6.0)
     known.answered("r", 1010.0, at=15.0)
     assert not known.may("r")
     assert known.told(at=8.0)["stopped"] == {"r": 3.0}
@@ -30,7 +30,7 @@ def test_what_is_stopped_stays_stopped_whatever_answers_come_late() -> None:
 
 def test_a_start_is_suspect_when_its_lease_is_nearly_over_and_no_more_once_it_answers() -> None:
     known = Renewals()
-    known.begin("r", 20)
+    known.begin("r", 20, at=0.0)
     known.answered("r", 1000.0, at=0.0)
     assert known.failed("r", at=3.0)
     assert not known.failed("r", at=6.0)
@@ -45,6 +45,22 @@ def test_one_that_never_answered_here_is_suspect_from_its_first_failure_on() -> 
     known.failed("r", at=10.0)
     assert not known.suspect("r", 20, at=25.0)
     assert known.suspect("r", 20, at=26.0)
+
+
+def test_the_first_lease_of_an_agent_that_never_answered_is_waited_out() -> None:
+    """It began to run with the agent, whoever asks it."""
+    known = Renewals()
+    known.begin("r", 15, at=5.0)
+    known.failed("r", at=7.0)
+    known.begin("r", 15, at=10.0)
+    known.stop("r", at=20.0)
+    assert known.over("r", 15) == 5.0 + 15 * MARGIN
+
+
+def test_one_that_was_stopped_before_it_was_asked_may_have_just_begun() -> None:
+    known = Renewals()
+    known.stop("r", at=20.0)
+    assert known.over("r", 15) == 20.0 + 15 * MARGIN
 
 
 def test_nobody_fences_what_another_replica_that_lives_reaches() -> None:
@@ -73,13 +89,13 @@ def test_one_that_fell_silent_may_have_renewed_for_a_lease_more() -> None:
 def test_what_is_told_is_read_by_the_others() -> None:
     known = Renewals()
     known.failed("a", at=1.0)
-    known.stop("b")
+    known.stop("b", at=1.0)
     assert renewals.read(known.told(at=2.0)) == Told({"b": None}, frozenset({"a"}))
     assert renewals.read({"later": 1}) == NOTHING
 
 
 def test_starts_that_are_over_are_forgotten() -> None:
     known = Renewals()
-    known.stop("old")
+    known.stop("old", at=0.0)
     known.keep(["new"])
     assert known.told(at=0.0)["stopped"] == {}
