@@ -101,6 +101,7 @@ class Engine:
             self.namespaces,
             partial(fresh_name, engine_id),
         )
+        lifecycle.make_room = self.pool.give_way
         self.volumes = Volumes(store, lifecycle, partial(fresh_name, engine_id))
         self.contents = VolumeContents(self.volumes, lifecycle)
         live: dict[tuple[str, str], Sandbox] = {}

@@ -6,6 +6,7 @@ engine takes over what is ready and removes the rest.
 """
 
 import asyncio
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -57,7 +58,7 @@ class WarmPool:
         self._making: dict[asyncio.Task[None], Kind] = {}
         self._asked: dict[Kind, int] = {}
         self._drained = asyncio.Event()
-        self._paused = False
+        self._paused, self._held_until = False, 0.0
         self._refilling: asyncio.Task[None] | None = None
         self._taken = self._missed = 0
 
@@ -95,25 +96,35 @@ class WarmPool:
         )
         total = sum(map(len, self._ready.values())) + len(self._making)
         room = min(self._settings.batch - len(self._making), self._settings.max_warm - total)
-        return [] if self._paused else list(islice(missing, max(0, room)))
+        held = self._paused or time.monotonic() < self._held_until
+        return [] if held else list(islice(missing, max(0, room)))
 
     # Taking.
 
     async def take(self, kind: Kind) -> Warm | None:
-        """Return a container and give it up; None when there is none that still fits its image."""
+        """Return a container that runs and give it up; None when none still fits its image."""
         while self._ready[kind]:
+            found = self._ready[kind][0]
             image = await self._life.parts.images.obtain(kind.image)
-            if not self._ready[kind]:
-                break
+            fits = found.ready.digest == image.digest and await self._runs(found)
+            if not self._ready[kind] or self._ready[kind][0] is not found:
+                continue  # another taker was quicker
             # No await between this and the return: a taker who is cancelled has taken nothing.
-            found = self._ready[kind].popleft()
+            self._ready[kind].popleft()
             self._drained.set()
-            if found.ready.digest == image.digest:
+            if fits:
                 self._taken += 1
                 return found
             await asyncio.shield(self._remove(found))
         self._missed += self.targets().get(kind, 0) > 0
         return None
+
+    async def _runs(self, warm: Warm) -> bool:
+        """Whether it did not end meanwhile, as a Pod does whose node is drained."""
+        try:
+            return bool(await self._life.endpoint(warm.record()).runtime.find(warm.host_ref))
+        except SandboxError:  # who cannot say will not give it an identity either
+            return False
 
     async def discard(self, warm: Warm) -> None:
         """Remove one that was taken and did not become anybody's."""
@@ -135,10 +146,23 @@ class WarmPool:
                 pass
             self._drained.clear()
             await asyncio.sleep(SETTLE)
+            await self._trim()
             for kind in self._missing():
                 if self._short():
                     break
                 self._begin(kind)
+
+    async def _trim(self) -> None:
+        """Remove what nobody wants any more, and what has ended."""
+        targets = self.targets()
+        for kind, waiting in list(self._ready.items()):
+            ended = [warm for warm in list(waiting) if not await self._runs(warm)]
+            for warm in ended:
+                if warm in waiting:  # else somebody took it, and sees for himself
+                    waiting.remove(warm)
+                    await self._remove(warm)
+            while len(waiting) > targets.get(kind, 0):
+                await self._remove(waiting.pop())
 
     def _short(self) -> bool:
         """Whether what is made now would be given up again for its memory."""
@@ -191,7 +215,7 @@ class WarmPool:
                 context={"field": "target", "limit": self._settings.max_warm},
                 suggestion=f"use 0 to {self._settings.max_warm} (pool.max_warm)",
             )
-        self._paused = False
+        self._paused, self._held_until = False, 0.0
         if wanted.target is not None:
             kind = self.kind(wanted.image, wanted.instance_type)
             rules.check_options(self._options(kind), self._life.settings.instance_types)
@@ -222,6 +246,16 @@ class WarmPool:
             for start in range(0, len(waiting), self._settings.batch):
                 batch = waiting[start : start + self._settings.batch]
                 await asyncio.gather(*map(self._remove, batch))
+
+    async def give_way(self) -> bool:
+        """Remove what waits, for a start that found no room; return whether there was anything.
+
+        Nothing is made for one interval, which would take the room again.
+        """
+        self._held_until = time.monotonic() + self._settings.refresh_interval
+        found = any(self._ready.values())
+        await self.give_up_memory()
+        return found
 
     async def close(self) -> None:
         """Stop filling and remove what waits: it is of use to nobody while no engine runs."""

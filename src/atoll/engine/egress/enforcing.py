@@ -104,6 +104,14 @@ class Enforcing:
             " tells what a gateway needs",
         )
 
+    def closes_late(self, wanted: SandboxPolicy) -> bool:
+        """Whether what runs already may go on reaching what *wanted* closes for a while.
+
+        So it is where the network around the engine enforces policies: it says nothing when one that
+        was changed is in force.
+        """
+        return isinstance(self._networks, Ranged) and effective.mode(wanted) != "direct"
+
     async def enforce(
         self,
         host_ref: str,

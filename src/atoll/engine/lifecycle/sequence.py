@@ -7,7 +7,7 @@ writable layer is not part of it: it belongs to the record and outlives starts.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -67,6 +67,8 @@ class Lifecycle:
         self.egress = Enforcing(parts.networks, settings.network, parts.gateway)
         self.building: set[str] = set()
         """Names in use that no record tells of: of image builds, of layers that are copied."""
+        self.make_room: Callable[[], Awaitable[bool]] = _no_room
+        """Gives up what is only kept ready, for a start that found no room; whether there was some."""
 
     def run_dir(self, host_ref: str) -> Path:
         """Return the directory of one start."""
@@ -184,6 +186,10 @@ class Lifecycle:
             await endpoint.call(header, SHUTDOWN_GRACE + 1)
         except (LinkError, SandboxError) as error:
             log.warning("agent did not shut down", host_ref=endpoint.host_ref, reason=str(error))
+
+
+async def _no_room() -> bool:
+    return False
 
 
 def _milliseconds(took: Mapping[str, float]) -> dict[str, float]:

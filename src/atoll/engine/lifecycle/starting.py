@@ -69,8 +69,11 @@ async def _warm(box: "Sandbox", wanted: SandboxOptions) -> Warm | None:
     mounts = wanted.volumes or wanted.package_cache
     if (record and record.in_force) or mounts or not isinstance(kind, str):
         return None
-    if control.uses(box) or effective.opens_tls(control.policy(box)):
+    policy = control.policy(box)
+    if control.uses(box) or effective.opens_tls(policy):
         return None  # it does not trust the sandbox's authority
+    if box.shared.lifecycle.egress.closes_late(policy):
+        return None  # what it had open would be open for a while
     return await box.shared.pool.take(warm.Kind(wanted.image or "", kind, wanted.runtime or ""))
 
 

@@ -4,7 +4,9 @@ An undo knows nothing but the `host_ref` and is idempotent, so the same list ser
 failed, a stop, a destroy, and whatever a killed engine left behind at any step.
 """
 
+import asyncio
 import shutil
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +21,7 @@ from atoll.errors import ContainerUnavailableError, FilesystemError
 from atoll.host.threads import run_to_end
 from atoll.images import certificates
 from atoll.images.certificates import TARGET as TRUST_TARGET
-from atoll.runtime.base import ContainerSpec, Mount
+from atoll.runtime.base import ContainerSpec, Mount, Runtime
 from atoll.settings import MB
 from atoll.storage.buckets import client as buckets
 from atoll.wire import ids
@@ -27,6 +29,9 @@ from atoll.wire import ids
 if TYPE_CHECKING:
     from atoll.engine.lifecycle.sequence import Lifecycle
 
+
+COUNTED = 10.0
+"""Seconds that a cluster may take to count a Pod no more that has ended."""
 
 BUCKETS = "buckets"
 """In the directory of a start: one folder for the client of each bucket that is mounted."""
@@ -181,8 +186,31 @@ async def _end_clients(life: "Lifecycle", folder: Path) -> None:
 async def _container(life: "Lifecycle", launch: Launch) -> None:
     runtime = life.parts.runtime(launch.wanted.runtime or "")
     spec = _spec(life, launch)
-    await runtime.start(spec)
+    try:
+        await runtime.start(spec)
+    except ContainerUnavailableError as error:
+        if error.context.get("reason") != "capacity" or not await _room(life, launch):
+            raise
+        await _once_there_is_room(runtime, spec)
     launch.endpoint = Endpoint(runtime, spec.run_dir, spec.host_ref, spec.generation)
+
+
+async def _room(life: "Lifecycle", launch: Launch) -> bool:
+    """Have the warm pool give way, for a sandbox of somebody; return whether it had anything."""
+    return launch.policy is not None and await life.make_room()
+
+
+async def _once_there_is_room(runtime: Runtime, spec: ContainerSpec) -> None:
+    """Start it; what was removed for it is counted for a while longer."""
+    deadline = time.monotonic() + COUNTED
+    while True:
+        try:
+            await runtime.start(spec)
+            return
+        except ContainerUnavailableError as error:
+            if error.context.get("reason") != "capacity" or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(COUNTED / 20)
 
 
 def _spec(life: "Lifecycle", launch: Launch) -> ContainerSpec:

@@ -9,6 +9,7 @@ from atoll.engine.bare import parts as bare
 from atoll.engine.capacity import pool
 from atoll.engine.capacity.node import Free
 from atoll.engine.engine import Engine
+from atoll.engine.lifecycle import steps
 from atoll.errors import (
     ContainerNotReadyError,
     ContainerUnavailableError,
@@ -16,6 +17,7 @@ from atoll.errors import (
     SandboxDestroyedError,
     ValidationFailedError,
 )
+from atoll.runtime.base import Container, ContainerSpec
 from atoll.settings import PoolSettings
 from atoll.wire.frames import Kind
 from atoll.wire.pool import Prime
@@ -321,9 +323,95 @@ async def test_a_crash_in_the_middle_of_an_assignment_neither_loses_nor_doubles(
         assert await run(engine, "x") == b"x\n"
 
 
-async def test_a_warm_container_that_died_is_replaced_by_a_cold_start(
+async def test_what_has_ended_is_given_to_nobody(opener: Opener, world: World) -> None:
+    async with opener(pool=PoolSettings(target=2, refresh_interval=60)) as engine:
+        await full(engine)
+        first, second = world.runtime.running
+        world.runtime.kill(first)
+        assert await run(engine, "x") == b"x\n"
+        record = engine.sandbox("N", "box").record
+        assert record
+        assert record.host_ref == second
+        assert engine.pool_stats().taken == 1
+
+
+async def test_what_has_ended_is_made_anew_without_being_asked_for(
     opener: Opener, world: World
 ) -> None:
+    async with opener(pool=PoolSettings(target=2, refresh_interval=0.02)) as engine:
+        await full(engine)
+        old = set(world.runtime.running)
+        for host_ref in old:
+            world.runtime.kill(host_ref)
+        async with asyncio.timeout(5):
+            while len(world.runtime.running) < 2:
+                await asyncio.sleep(0.005)
+        assert not old & await engine.store.host_refs()
+
+
+async def test_what_a_namespace_wants_no_more_is_removed(opener: Opener, world: World) -> None:
+    async with opener(pool=PoolSettings(refresh_interval=0.02)) as engine:
+        await engine.configure_namespace("N", NamespaceConfig(warm_pool=3))
+        await full(engine, 3)
+        await engine.configure_namespace("N", NamespaceConfig(warm_pool=1))
+        await full(engine, 1)
+        await engine.configure_namespace("N", NamespaceConfig(warm_pool=2, image="other"))
+        await full(engine, 2)
+        assert {spec.image for spec in world.runtime.running.values()} == {"other"}
+
+
+async def test_where_policies_are_enforced_late_only_what_is_open_is_taken(
+    opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a warm container could reach, it could reach for a while after it was closed."""
+
+    async def restrict(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(type(world.networks), "restrict", restrict, raising=False)
+    async with opener(pool=TWO) as engine:
+        await full(engine)
+        await engine.sandbox("N", "box").configure(SandboxOptions(enable_internet=False))
+        await run(engine, "x")
+        assert (engine.pool_stats().warm, engine.pool_stats().taken) == (2, 0)
+        await run(engine, "x", id="open", op="o2")
+        assert engine.pool_stats().taken == 1
+
+
+async def test_what_is_warm_gives_way_to_a_start_that_finds_no_room(
+    opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a cluster whose quota counts it, too, and goes on doing so for a moment."""
+    monkeypatch.setattr(steps, "COUNTED", 0.4)
+    start, refused = world.runtime.start, list[str]()
+
+    async def limited(spec: ContainerSpec) -> Container:
+        if len(world.runtime.running) >= 2 or len(refused) == 1:
+            refused.append(spec.host_ref)
+            raise ContainerUnavailableError("exceeded quota", context={"reason": "capacity"})
+        return await start(spec)
+
+    monkeypatch.setattr(world.runtime, "start", limited)
+    async with opener(pool=PoolSettings(target=2, refresh_interval=0.5)) as engine:
+        await full(engine)
+        for id in ("a", "b"):
+            await engine.sandbox("N", id).configure(SandboxOptions(instance_type="basic"))
+        await run(engine, "x", id="a")
+        await run(engine, "x", id="b", op="o2")
+        assert refused == 2 * [str(engine.sandbox("N", "a").record.host_ref)]  # type: ignore[union-attr]
+        await engine.sandbox("N", "c").configure(SandboxOptions(instance_type="basic"))
+        with pytest.raises(ContainerUnavailableError):
+            await run(engine, "x", id="c", op="o3")
+        assert len(world.runtime.running) == 2
+
+
+async def test_a_warm_container_that_dies_when_it_is_taken_is_replaced_by_a_cold_start(
+    opener: Opener, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def seen(self: pool.WarmPool, warm: object) -> bool:
+        return True
+
+    monkeypatch.setattr(pool.WarmPool, "_runs", seen)
     async with opener(pool=PoolSettings(target=1, refresh_interval=60)) as engine:
         await full(engine, 1)
         world.runtime.kill(next(iter(world.runtime.running)))
