@@ -13,13 +13,19 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 import atoll
 from atoll.host import linux
 from atoll.host.mounts import mount_at, read_mounts
 from atoll.images.layout import Places
+from atoll.runtime.bwrap import groups
+from atoll.runtime.oci import cgroup
+from atoll.runtime.oci.cgroup_files import eventually
 from atoll.settings import StorageSettings
 
 _BASE_NAME = "atoll/base:latest"
@@ -99,17 +105,20 @@ def outliving(pid: int) -> str:
 
 
 @contextmanager
-def engine(lent: User, *options: str, **settings: str) -> Iterator[dict[str, object]]:
+def engine(
+    lent: User, *options: str, group: Path | str | None = None, **settings: str
+) -> Iterator[dict[str, object]]:
     """Run an engine of the user and yield its ready line.
 
     Args:
+        group: control group that it starts in.
         settings: of the engine, as variables without ``ATOLL_``.
     """
     reader, writer = os.pipe()
     variables = {f"ATOLL_{name.upper()}": value for name, value in settings.items()}
     with (lent.home / "engine.log").open("ab") as log:
         process = subprocess.Popen(
-            lent.argv(
+            _joining(group) + lent.argv(
                 lent.python, "-m", "atoll.cli.main", "serve", "--port", "0",
                 "--ready-fd", str(writer), *options,
             ),
@@ -129,6 +138,45 @@ def engine(lent: User, *options: str, **settings: str) -> Iterator[dict[str, obj
     finally:
         process.terminate()
         process.wait()
+
+
+def _joining(group: Path | str | None) -> list[str]:
+    """What runs the rest of its command line in a group."""
+    joined = f'echo 0 > "{group}/cgroup.procs" && exec "$@"'
+    return ["sh", "-c", joined, "sh"] if group else []
+
+
+@contextmanager
+def delegated() -> Iterator[Path]:
+    """Lend a control group of version 2 as systemd gives one to a user, with what controllers there are.
+
+    Skips the test where version 2 is not mounted.
+    """
+    mount = cgroup.mounted().v2
+    if mount is None:
+        pytest.skip("no cgroup version 2 here")
+    group = mount / f"atoll-test-{UID}"
+    group.mkdir()
+    try:
+        os.setxattr(group, groups.MARK, b"1")
+        for path in (group, *group.glob("cgroup.*")):
+            if path.name in {
+                group.name,
+                "cgroup.procs",
+                "cgroup.subtree_control",
+                "cgroup.threads",
+            }:
+                os.chown(path, UID, UID)
+        yield group
+    finally:
+        for folder, _, _ in os.walk(group, topdown=False):
+            assert eventually(partial(_removed, folder), 10), f"{folder} is in use"
+
+
+def _removed(folder: str) -> bool:
+    with suppress(OSError):
+        os.rmdir(folder)
+    return not os.path.exists(folder)
 
 
 def _make_interpreter(home: Path) -> None:

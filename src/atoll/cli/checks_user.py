@@ -4,6 +4,7 @@ What level `bwrap` cannot give on any host is told too, as a warning: nobody sho
 that is not there.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from atoll.cli.checks import Check, Verdict
@@ -14,6 +15,12 @@ KERNEL: Final = (5, 11)
 _PROFILE: Final = (
     "let this interpreter make user namespaces: an AppArmor profile for it with `userns,`, or"
     " sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+)
+
+_GROUPS: Final = (
+    "where systemd (252 or later) and cgroups of version 2 are, give each sandbox a control group:"
+    " systemd-run --user --scope -p Delegate=yes atoll serve (with -p MemoryMax=8G for all together);"
+    " else an engine that runs as root"
 )
 
 
@@ -81,23 +88,28 @@ def root(problem: str | None) -> Check:
     )
 
 
-def limits(together: str) -> Check:
+def limits(together: str, given: Sequence[str] | None) -> Check:
     """Say which limits there are without root.
 
     Args:
         together: what the kernel holds all that is started from here to; "": nothing.
+        given: controllers of the control group that is this user's to divide; None: there is none.
     """
-    seen = (
-        "by process limits, without cgroups: how many processes, memory of each, size of a file; memory"
-        " of all is looked at twice a second; not cpu, nor disk as a whole"
-    )
+    missing = [name for name in ("memory", "pids", "cpu") if name not in (given or ())]
+    if given is None:
+        seen = (
+            "by process limits, without control groups: how many processes, memory of each, size of a"
+            " file; memory of all is looked at twice a second; not cpu, nor disk as a whole"
+        )
+    else:
+        lacks = f" (no controllers here for {', '.join(missing)})" if missing else ""
+        held = ", ".join(("freezing", *given))
+        seen = f"by a control group for each sandbox: {held}{lacks}; not disk as a whole"
     return Check(
         name="limits",
         verdict=Verdict.WARNING,
         seen=f"{seen}. All that is started from here together: {together}" if together else seen,
-        advice="where the kernel has to hold all sandboxes together and systemd is here: systemd-run"
-        " --user --scope -p MemoryMax=8G -p CPUQuota=200% atoll serve; to hold each of them: an engine"
-        " that runs as root",
+        advice=_GROUPS if missing else None,
     )
 
 

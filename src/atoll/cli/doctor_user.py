@@ -15,7 +15,7 @@ from atoll.errors import SandboxError
 from atoll.host import own_root, process
 from atoll.network.rootless import networks
 from atoll.network_settings import NetworkSettings
-from atoll.runtime.bwrap import program
+from atoll.runtime.bwrap import groups, program
 
 _TRIAL = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -25,7 +25,7 @@ _TRIAL = (
 
 async def examine(uid: int) -> Report:
     """Look at the host and return what was found."""
-    bubblewrap = await _bubblewrap()
+    bubblewrap, part = await _bubblewrap(), groups.own()
     found = [
         checks_user.user(uid),
         checks_user.kernel(os.uname().release),
@@ -36,7 +36,7 @@ async def examine(uid: int) -> Report:
         ),
         bubblewrap,
         checks_user.root(await trial()),
-        checks_user.limits(str(own_cgroup.own())),
+        checks_user.limits(str(own_cgroup.own()), part.controllers if part else None),
         checks_user.network(networks.missing_tools(), await network_trial()),
         checks_user.image(
             ids=bool(process.find("newuidmap")),

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from atoll.runtime.bwrap import groups
+
 MOUNT: Final = Path("/sys/fs/cgroup")
 
 
@@ -39,14 +41,13 @@ def bounds(told: str, mount: Path = MOUNT) -> Bounds:
         told: its /proc/<pid>/cgroup.
         mount: where cgroup v2 is mounted. In a hybrid layout, with v1 there, nothing is found.
     """
-    own = next((line[3:] for line in told.splitlines() if line.startswith("0::/")), None)
-    if own is None or ".." in Path(own).parts:  # of another namespace
+    if (own := groups.unified(told)) is None:
         return Bounds()
-    place = mount / own.lstrip("/")
-    groups = [place, *place.parents][: len(place.relative_to(mount).parts)]
-    memory = _least(_limit(group / "memory.max") for group in groups)
-    pids = _least(_limit(group / "pids.max") for group in groups)
-    cpu = _least(_limit(group / "cpu.max") for group in groups)
+    place = mount / own
+    way = [place, *place.parents][: len(own.parts)]
+    memory = _least(_limit(group / "memory.max") for group in way)
+    pids = _least(_limit(group / "pids.max") for group in way)
+    cpu = _least(_limit(group / "cpu.max") for group in way)
     return Bounds(_whole(memory), cpu, _whole(pids))
 
 

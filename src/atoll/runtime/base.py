@@ -80,6 +80,10 @@ class Runtime(Protocol):
 
     own_ids: bool  # sandboxes run with a range of host ids of their own; False: with the image's
 
+    @property
+    def unlimited(self) -> tuple[str, ...]:
+        """Names of those `Limits` that hold for no sandbox as a whole that is started now."""
+
     async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
         """Make what `start` needs beside the root, which is being mounted meanwhile.
 

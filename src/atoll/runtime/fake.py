@@ -35,6 +35,7 @@ class FakeRuntime:
 
     name = "fake"
     own_ids = True
+    unlimited = ("memory", "cpu", "disk", "pids")
 
     def __init__(self, base: Path, *, tcp: bool = False) -> None:
         self._base, self._tcp = base, tcp

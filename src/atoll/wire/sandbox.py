@@ -83,6 +83,9 @@ class SandboxInfo(Result, frozen=True, kw_only=True):
     isolation: str  # the level really in force: container, gvisor, bwrap
     runtime: str  # the program that gives it: runc, crun, runsc, bwrap
     limits: Limits
+    unlimited: list[str] = msgspec.field(
+        default_factory=list
+    )  # those of `limits` that its last start could not set for the sandbox as a whole
     wanted: SandboxOptions
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     volumes: dict[str, str] = msgspec.field(default_factory=dict)  # of the last start: path → name

@@ -63,6 +63,7 @@ class ScriptedRuntime:
     by_namespace = True
     takes_files = True
     own_ids = True
+    unlimited: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.running: dict[str, ContainerSpec] = {}

@@ -30,9 +30,20 @@ def test_the_kernel_has_to_let_users_mount_overlays(release: str, verdict: str) 
 
 
 def test_what_is_not_limited_is_told_on_every_host() -> None:
-    assert checks.limits("").verdict == "warning"
-    assert "disk" in checks.limits("").seen
-    assert checks.limits("memory 8 GiB").seen.endswith("together: memory 8 GiB")
+    for given in (None, (), ("memory", "pids", "cpu")):
+        assert checks.limits("", given).verdict == "warning"
+        assert "disk" in checks.limits("", given).seen
+        assert checks.limits("memory 8 GiB", given).seen.endswith("together: memory 8 GiB")
+
+
+def test_who_was_given_a_control_group_is_told_what_it_limits_and_others_how_to_get_one() -> None:
+    whole = checks.limits("", ("memory", "pids", "cpu"))
+    assert "a control group for each sandbox: freezing, memory, pids, cpu" in whole.seen
+    assert (whole.advice, "no controllers" in whole.seen) == (None, False)
+    some = checks.limits("", ("pids",))
+    assert "no controllers here for memory, cpu" in some.seen
+    for one in (some, checks.limits("", None)):
+        assert "Delegate=yes" in str(one.advice)
 
 
 def test_a_network_that_cannot_be_given_says_what_to_install() -> None:

@@ -294,6 +294,7 @@ def in_force(life: "Lifecycle", launch: Launch) -> InForce:
         level=runtime.level,
         runtime=runtime.name,
         limits=record.limits(launch.size, life.settings.runtime.pids),
+        unlimited=runtime.unlimited,
         id_base=launch.id_base,
         base_env=launch.base_env,
         env=launch.env,

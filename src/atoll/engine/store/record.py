@@ -86,6 +86,7 @@ class InForce(msgspec.Struct, frozen=True, kw_only=True):
     level: str
     runtime: str
     limits: Limits
+    unlimited: tuple[str, ...] = ()
     id_base: int = 0
     base_env: dict[str, str] = {}  # the image's
     env: dict[str, str] = {}  # all variables, as the agent was last told
@@ -379,6 +380,7 @@ def info(record: Record, namespace: NamespaceConfig, settings: Settings) -> Sand
         limits=force.limits
         if force
         else limits(instance(kind, settings.instance_types), settings.runtime.pids),
+        unlimited=list(force.unlimited) if force else [],
         wanted=record.wanted,
         labels=wanted.labels or {},
         volumes={path: used.name for path, used in force.volumes.items()} if force else {},

@@ -15,9 +15,9 @@ import msgspec
 from atoll.runtime.base import ContainerSpec
 from atoll.runtime.oci import bundle
 
-LISTENER, CONFIG, FILTER, INFO, PLAN, EVENTS = range(3, 9)
-"""Descriptors that the launcher inherits: the agent keeps the first two and the last one, bubblewrap
-takes FILTER and INFO."""
+LISTENER, CONFIG, FILTER, INFO, PLAN, EVENTS, PROCS, REFUSED = range(3, 11)
+"""Descriptors that the launcher inherits: bubblewrap takes FILTER and INFO, the launcher PLAN, the agent
+the others; the last two where there is a control group."""
 
 _CPU: Final = "/sys/devices/system/cpu"
 _SMALL: Final = str(64 << 10)  # bytes of a file system that holds mount points only

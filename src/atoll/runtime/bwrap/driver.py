@@ -1,7 +1,7 @@
 """The `bwrap` level: each sandbox is a bubblewrap, started by a user who is not root.
 
-A sandbox's first process keeps it alive, and its end takes everything with it: no cgroup, mount or
-address is left on the host. What must survive an engine is in ``<state_dir>/bwrap/<host_ref>``,
+A sandbox's first process keeps it alive, and its end takes everything with it: no mount or address is
+left on the host, and of control groups, where there are any, empty ones. What must survive an engine is in ``<state_dir>/bwrap/<host_ref>``,
 written before anything else is made, and again with the process's identity before that process is
 told its configuration. The agent ends by itself when it is told none, so one whose engine died in
 between needs nobody to find it.
@@ -15,30 +15,29 @@ import resource
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 import atoll
 from atoll.errors import (
     ContainerUnavailableError,
-    InvalidMountConfigError,
     SandboxError,
-    SecurityError,
 )
 from atoll.host import overlay, process, procfs, unix
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Mount, Usage
-from atoll.runtime.bwrap import command, filter, launcher, program, tree
-from atoll.runtime.bwrap.limits import MemoryWatch, Watched, kills, make_events, of_processes
-from atoll.runtime.configuration import configuration
-from atoll.runtime.oci import agent_bundle, bundle
+from atoll.runtime.bwrap import command, filter, groups, handover, program, tree
+from atoll.runtime.bwrap.groups import Groups
+from atoll.runtime.bwrap.limits import MemoryWatch, Watched, kills, make_events
+from atoll.runtime.bwrap.records import Record, Records
+from atoll.runtime.oci import agent_bundle, bundle, cgroup
 from atoll.runtime.oci.agent_bundle import AgentBundle
+from atoll.runtime.oci.bundle import AgentLimits
 from atoll.runtime.oci.verdict import without
-from atoll.settings import RuntimeSettings, StorageSettings
+from atoll.settings import MIB, RuntimeSettings, StorageSettings
 
 LOG_SIZE: Final = 1 << 18
 """Bytes of the agent's output that are kept: in memory that can grow no further."""
@@ -56,17 +55,6 @@ _LAUNCH: Final = (
 """Without site packages, which cost as much as all the rest."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known to find and remove a sandbox. Lives until `remove` is done."""
-
-    run_dir: str
-    agent_dir: str
-    memory: int = 0  # bytes; 0: of an engine that did not watch it
-    pid: int = 0  # 0: not told its configuration yet
-    identity: str = ""
-    stopped: tuple[int, ...] | None = None  # processes stopped before a pause; None: not paused
-
-
 class BwrapRuntime:
     """Drives bubblewrap. Make it with `open`."""
 
@@ -77,13 +65,24 @@ class BwrapRuntime:
     own_ids = True
 
     def __init__(
-        self, host: command.Host, agent: AgentBundle, state_dir: Path, timeout: float
+        self,
+        host: command.Host,
+        agent: AgentBundle,
+        groups: Groups | None,
+        state_dir: Path,
+        timeout: float,
     ) -> None:
         self._host, self.agent, self._timeout = host, agent, timeout
-        self._records = state_dir / "bwrap"
+        self._groups, self._state_dir = groups, state_dir
+        self._records = Records(state_dir / "bwrap")
         self._filter = filter.program(os.uname().machine)
         self._logs: dict[str, int] = {}
         self.watch = MemoryWatch()
+
+    @property
+    def unlimited(self) -> tuple[str, ...]:
+        """See `Runtime.unlimited`."""
+        return groups.unlimited(self._groups.part.controllers if self._groups else ())
 
     @classmethod
     async def open(
@@ -105,8 +104,10 @@ class BwrapRuntime:
             masked=masked,
             read_only=read_only,
         )
-        runtime = cls(host, agent, storage.state_dir, settings.start_timeout)
-        runtime._records.mkdir(mode=0o700, parents=True, exist_ok=True)
+        limits = AgentLimits(memory=settings.agent_memory_mib * MIB, pids=settings.agent_pids)
+        taken = await asyncio.to_thread(Groups.take, groups.own(), limits)
+        runtime = cls(host, agent, taken, storage.state_dir, settings.start_timeout)
+        runtime._records.open()
         agent_bundle.adopt(agent, engine_id, storage.state_dir)
         await asyncio.to_thread(agent_bundle.collect, agent)
         for host_ref in await runtime.list():
@@ -114,8 +115,12 @@ class BwrapRuntime:
         return runtime
 
     def _watch(self, host_ref: str) -> None:
-        if (record := self._record(host_ref)) and record.pid:
-            one = Watched(record.pid, record.identity, record.memory, _events(record.run_dir))
+        """Look after the memory of a sandbox, unless the kernel does."""
+        record = self._records.read(host_ref)
+        if record and record.pid and "memory" not in groups.held(record.group):
+            one = Watched(
+                record.pid, record.identity, record.memory, handover.events(record.run_dir)
+            )
             self.watch.add(host_ref, one)
 
     async def prepare(self, host_ref: str, id_base: int, id_count: int) -> None:
@@ -134,43 +139,49 @@ class BwrapRuntime:
 
     async def _start(self, spec: ContainerSpec) -> Container:
         run_dir, agent_dir = str(spec.run_dir), str(self.agent.path)
-        record = Record(run_dir=run_dir, agent_dir=agent_dir, memory=spec.memory)
+        group = str(self._groups.path(spec.host_ref)) if self._groups else ""
+        record = Record(run_dir=run_dir, agent_dir=agent_dir, memory=spec.memory, group=group)
         await run_to_end(self._prepare, spec, record)
         with ExitStack() as opened:
-            config, info = await self._spawn(spec, opened)
+            config, info = await self._spawn(spec, group, opened)
             async with asyncio.timeout(self._timeout):
                 pid = await self._first_process(spec, info)
                 identity = procfs.identity(pid) or ""
                 known = msgspec.structs.replace(record, pid=pid, identity=identity)
-                await run_to_end(self._write, spec.host_ref, known)
-                told = await _tell(config, agent_config(spec))
+                await run_to_end(self._records.write, spec.host_ref, known)
+                told = await handover.tell(config, handover.agent_config(spec, group))
         if not told or not identity or procfs.identity(pid) != identity:
             raise self._unavailable(spec, self.log_tail(spec.host_ref))
         self._watch(spec.host_ref)
         return Container(host_ref=spec.host_ref, pid=pid)
 
     def _prepare(self, spec: ContainerSpec, record: Record) -> None:
-        self._write(spec.host_ref, record)
+        self._records.write(spec.host_ref, record)
+        if self._groups:
+            self._groups.make(spec)
         spec.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        make_events(_events(spec.run_dir))
+        make_events(handover.events(spec.run_dir))
         agent_bundle.use(self.agent.path, spec.host_ref, spec.run_dir)
         for target, content in bundle.identity_files(spec).items():
             bundle.identity_source(spec, target).write_text(content)
 
     async def _spawn(
-        self, spec: ContainerSpec, opened: ExitStack
+        self, spec: ContainerSpec, group: str, opened: ExitStack
     ) -> tuple[socket.socket, socket.socket]:
         """Start the launcher; return our ends of the agent's configuration and bubblewrap's news."""
-        config, info = (opened.enter_context(_pair()) for _ in range(2))
+        config, info = (opened.enter_context(handover.pair()) for _ in range(2))
         with unix.listen(spec.run_dir / "agent.sock") as listener, ExitStack() as inherited:
             listener.setblocking(True)
             passed = [
                 listener.fileno(),
                 config[1].fileno(),
-                _in_memory("filter", self._filter, inherited),
+                handover.in_memory("filter", self._filter, inherited),
                 info[1].fileno(),
-                _in_memory("plan", json.dumps(self._plan(spec)).encode(), inherited),
-                inherited.enter_context(_events(spec.run_dir).open("rb")).fileno(),
+                handover.in_memory("plan", json.dumps(self._plan(spec, group)).encode(), inherited),
+                *(
+                    handover.opened_as(path, flags, inherited)
+                    for path, flags in handover.counters(spec, group)
+                ),
             ]
             argv: list[str | Path] = [
                 "/usr/bin/setsid", "-f", sys.executable, "-I", "-S", "-c", _LAUNCH,
@@ -183,7 +194,7 @@ class BwrapRuntime:
             pair[1].close()
         return config[0], info[0]
 
-    def _plan(self, spec: ContainerSpec) -> dict[str, object]:
+    def _plan(self, spec: ContainerSpec, group: str) -> dict[str, object]:
         """Return what the launcher does; see there."""
         root = overlay.read(spec.rootfs)
         volumes = tuple(
@@ -197,6 +208,7 @@ class BwrapRuntime:
             "work": root.work,
             "root": str(spec.rootfs),
             "netns": str(spec.netns) if spec.netns else None,
+            "group": f"{group}/agent/cgroup.procs" if group else None,
             "attached": [volume.target for volume in volumes],
             "targets": command.targets(spec),
             "argv": command.argv(spec, self._host),
@@ -208,7 +220,7 @@ class BwrapRuntime:
         while chunk := await loop.sock_recv(info, 1 << 12):
             told += chunk
             with suppress(ValueError):  # not all of it yet
-                return _pid(json.loads(told))
+                return handover.first_process(json.loads(told))
         raise self._unavailable(spec, self.log_tail(spec.host_ref))
 
     def _unavailable(self, spec: ContainerSpec, reason: str) -> ContainerUnavailableError:
@@ -225,7 +237,7 @@ class BwrapRuntime:
             str(spec.rootfs): "",
             str(spec.run_dir): "(run)",
             str(self.agent.path): bundle.AGENT_DIR,
-            str(self._records.parent): "(state)",
+            str(self._state_dir): "(state)",
         }
 
     def _log(self, host_ref: str) -> int:
@@ -257,14 +269,14 @@ class BwrapRuntime:
 
     async def find(self, host_ref: str) -> Container | None:
         """See `Runtime.find`."""
-        record = self._record(host_ref)
+        record = self._records.read(host_ref)
         if record is None or not record.pid or procfs.identity(record.pid) != record.identity:
             return None
         return Container(host_ref=host_ref, pid=record.pid)
 
     async def list(self) -> list[str]:
         """See `Runtime.list`."""
-        return sorted(path.name for path in self._records.iterdir() if path.suffix != ".new")
+        return self._records.list()
 
     async def remove(self, host_ref: str) -> None:
         """See `Runtime.remove`."""
@@ -273,36 +285,47 @@ class BwrapRuntime:
     def _remove(self, host_ref: str) -> None:
         self._drop_log(host_ref)
         self.watch.drop(host_ref)
-        if (record := self._record(host_ref)) is None:
+        if (record := self._records.read(host_ref)) is None:
             return
         if record.pid:
             tree.kill(record.pid, record.identity)
-        else:
+        elif not record.group:
             _wait_for_nobody(Path(record.run_dir))
+        if record.group:
+            groups.remove(record.group)
         shutil.rmtree(record.run_dir, ignore_errors=True)
-        agent_bundle.release(Path(record.agent_dir), host_ref)
-        (self._records / host_ref).unlink(missing_ok=True)
+        if record.agent_dir:
+            agent_bundle.release(Path(record.agent_dir), host_ref)
+        self._records.drop(host_ref)
 
     async def pause(self, host_ref: str) -> None:
-        """See `Runtime.pause`: every process is stopped, and nobody inside can tell.
+        """See `Runtime.pause`: by the control group, else every process is stopped by a signal.
 
         What was stopped before stays so when the others go on, also after an engine's restart.
         """
-        record = self._record(host_ref)
-        if record and record.stopped is None and await self.find(host_ref):
+        record = self._records.read(host_ref)
+        if record is None or not await self.find(host_ref):
+            return
+        if record.group:
+            await run_to_end(cgroup.freeze, groups.of(record.group))
+        elif record.stopped is None:
             stopped = await run_to_end(tree.stop, record.pid)
-            self._write(host_ref, msgspec.structs.replace(record, stopped=tuple(stopped)))
+            self._records.write(host_ref, msgspec.structs.replace(record, stopped=tuple(stopped)))
 
     async def resume(self, host_ref: str) -> None:
         """See `Runtime.resume`."""
-        record = self._record(host_ref)
-        if record and await self.find(host_ref):
+        record = self._records.read(host_ref)
+        if record is None or not await self.find(host_ref):
+            return
+        if record.group:
+            await run_to_end(groups.of(record.group).set_frozen, False)
+        else:
             await run_to_end(tree.go_on, record.pid, record.stopped or ())
-            self._write(host_ref, msgspec.structs.replace(record, stopped=None))
+            self._records.write(host_ref, msgspec.structs.replace(record, stopped=None))
 
     async def rename(self, host_ref: str, hostname: str) -> None:
         """See `Runtime.rename`."""
-        if (record := self._record(host_ref)) and (found := await self.find(host_ref)):
+        if (record := self._records.read(host_ref)) and (found := await self.find(host_ref)):
             # In place: the file is bound into the sandbox, a new one would not be.
             await run_to_end(Path(record.run_dir, "hostname").write_text, hostname + "\n")
             names = [f"--{kind}=/proc/{found.pid}/ns/{kind}" for kind in ("user", "uts")]
@@ -312,83 +335,12 @@ class BwrapRuntime:
 
     async def usage(self, host_ref: str) -> Usage:
         """See `Runtime.usage`."""
-        if (record := self._record(host_ref)) and (found := await self.find(host_ref)):
-            return await run_to_end(tree.usage, found.pid, kills(_events(record.run_dir)))
-        return Usage(memory=0, cpu_time=0.0, pids=0, oom_kills=0)
-
-    def _record(self, host_ref: str) -> Record | None:
-        with suppress(FileNotFoundError):
-            return msgspec.json.decode((self._records / host_ref).read_bytes(), type=Record)
-        return None
-
-    def _write(self, host_ref: str, record: Record) -> None:
-        draft = self._records / f"{host_ref}.new"
-        draft.write_bytes(msgspec.json.encode(record))
-        draft.rename(self._records / host_ref)
-
-
-def agent_config(spec: ContainerSpec) -> bytes:
-    """Descriptor 4; see `atoll.agent.config`."""
-    own = {
-        "listen": command.LISTENER,
-        "memory_events": command.EVENTS,
-        "limits": of_processes(spec),
-    }
-    told = configuration(spec, **own)
-    return json.dumps(told).encode()
-
-
-def _events(run_dir: Path | str) -> Path:
-    return Path(run_dir, "memory.events")
-
-
-def _pid(news: dict[str, Any]) -> int:
-    """Return the process id in what bubblewrap told, or the launcher before it.
-
-    Raises:
-        SecurityError: a volume has a link in its path.
-        InvalidMountConfigError: it has something else there that is no directory.
-    """
-    if (target := news.get("refused")) is None:
-        return int(news["child-pid"])
-    context = {"path": target}
-    if news["what"] == launcher.LINK:
-        raise SecurityError(
-            f"nothing is mounted at {target}: a part of it is a link",
-            context=context,
-            suggestion="give the path without links, or remove the link",
-        )
-    raise InvalidMountConfigError(
-        f"nothing can be mounted at {target}: a part of it is no directory", context=context
-    )
-
-
-async def _tell(config: socket.socket, data: bytes) -> bool:
-    """Send the agent its configuration; return whether it has read it: it has ended if not."""
-    loop = asyncio.get_running_loop()
-    try:
-        await loop.sock_sendall(config, data)
-        config.shutdown(socket.SHUT_WR)
-        await loop.sock_recv(config, 1)  # ends when the other end is closed
-        return True
-    except (BrokenPipeError, ConnectionResetError):  # closed with something unread
-        return False
-
-
-@contextmanager
-def _pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Yield two ends of a connection, the first of which does not block."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        yield ours, theirs
-
-
-def _in_memory(name: str, content: bytes, opened: ExitStack) -> int:
-    fd = os.memfd_create(f"atoll-{name}")
-    opened.callback(os.close, fd)
-    os.pwrite(fd, content, 0)
-    return fd
+        record = self._records.read(host_ref)
+        if record is None or not (found := await self.find(host_ref)):
+            return Usage(memory=0, cpu_time=0.0, pids=0, oom_kills=0)
+        if {"memory", "pids"} <= set(groups.held(record.group)):
+            return await run_to_end(groups.of(record.group).usage)
+        return await run_to_end(tree.usage, found.pid, kills(handover.events(record.run_dir)))
 
 
 def _wait_for_nobody(run_dir: Path) -> None:

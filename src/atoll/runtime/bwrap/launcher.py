@@ -36,11 +36,13 @@ _OPTIONS: Final = "userxattr,index=off,metacopy=off"
 def main() -> None:
     """Read the plan and do it.
 
-    It has `netns`, `lowers`, `upper`, `work`, `root`, `attached`, `targets` and `argv`.
+    It has `group`, `netns`, `lowers`, `upper`, `work`, `root`, `attached`, `targets` and `argv`.
     """
     with os.fdopen(PLAN, "rb") as file:
         plan: dict[str, Any] = json.load(file)
     try:
+        if plan["group"]:  # before anything of the sandbox is there
+            Path(plan["group"]).write_text("0")
         if plan["netns"]:
             enter_network(plan["netns"])
         enter_namespaces()

@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,15 +35,23 @@ _EXACT: Final = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 _log = structlog.get_logger(__name__)
 
 
-def of_processes(spec: ContainerSpec) -> dict[str, int]:
+def of_processes(spec: ContainerSpec, held: Collection[str] = ()) -> dict[str, int]:
     """Return what each process of a command is limited to, as the agent is told. Pure.
+
+    Args:
+        spec: the sandbox.
+        held: which of memory, pids and cpu the kernel limits for the sandbox as a whole.
 
     Processes are counted in the user namespace, so that limit is the sandbox's; the agent has a
     higher one. Address space is not memory in use: browsers and JITs map far more than they touch,
     so the smallest sandbox is given room for them. No file may be larger than the disk.
     """
-    found = {"NPROC": spec.pids, "DATA": max(spec.memory, LEAST_DATA)}
-    return found | ({"FSIZE": spec.disk} if spec.disk else {})
+    found = {"FSIZE": spec.disk} if spec.disk else {}
+    if "pids" not in held:
+        found["NPROC"] = spec.pids
+    if "memory" not in held:
+        found["DATA"] = max(spec.memory, LEAST_DATA)
+    return found
 
 
 class Watched(NamedTuple):

@@ -52,6 +52,7 @@ class KubernetesRuntime:
     by_namespace = False
     takes_files = False
     own_ids = False
+    unlimited = ("pids",)  # the kubelet's to limit
 
     def __init__(self, cluster: Api, pods: Mirror, settings: Settings, owner: Owner) -> None:
         self._api, self._pods, self._settings, self._owner = cluster, pods, settings.cluster, owner

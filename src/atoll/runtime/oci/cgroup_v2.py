@@ -1,6 +1,6 @@
 """The groups of one sandbox on cgroup v2: one directory in the only hierarchy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -10,23 +10,36 @@ from atoll.runtime.oci.cgroup_files import CPU_PERIOD, LIMITING, Limits
 
 
 class CgroupV2:
-    """One directory in one hierarchy."""
+    """One directory in one hierarchy.
 
-    def __init__(self, mount: Path, path: PurePosixPath) -> None:
-        self._mount, self._path = mount, path
+    Args:
+        mount: the hierarchy, or the part of it that is ours to manage.
+        path: of the directory in it.
+        controllers: those of `LIMITING` that *mount* has; of others no limit is set.
+    """
+
+    def __init__(
+        self, mount: Path, path: PurePosixPath, controllers: Sequence[str] = LIMITING
+    ) -> None:
+        self._mount, self._path, self._controllers = mount, path, controllers
         self._dir = mount / path
         self._user = self._dir / "user"
 
     def make(self, limits: Limits) -> None:
         """Make the group of the commands with its limits."""
         files.make(self._user)
-        for ancestor in _ancestors(self._mount, self._path):
-            files.write(ancestor / "cgroup.subtree_control", " ".join(f"+{c}" for c in LIMITING))
-        files.write(self._user / "memory.max", limits.memory)
-        with suppress(FileNotFoundError):
-            files.write(self._user / "memory.swap.max", 0)
-        files.write(self._user / "cpu.max", f"{limits.quota} {CPU_PERIOD}")
-        files.write(self._user / "pids.max", limits.pids)
+        if self._controllers:
+            for ancestor in _ancestors(self._mount, self._path):
+                wanted = " ".join(f"+{name}" for name in self._controllers)
+                files.write(ancestor / "cgroup.subtree_control", wanted)
+        if "memory" in self._controllers:
+            files.write(self._user / "memory.max", limits.memory)
+            with suppress(FileNotFoundError):
+                files.write(self._user / "memory.swap.max", 0)
+        if "cpu" in self._controllers:
+            files.write(self._user / "cpu.max", f"{limits.quota} {CPU_PERIOD}")
+        if "pids" in self._controllers:
+            files.write(self._user / "pids.max", limits.pids)
 
     def procs_files(self) -> list[Path]:
         """Return the files to write "0" to in order to become a limited command."""

@@ -54,6 +54,7 @@ class OciRuntime:
     by_namespace = True
     takes_files = True
     own_ids = True
+    unlimited: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ class Rootless:
         self.env: Any = None
         self.pid, self.socket = 0, ""
 
-    def start(self) -> None:
-        ready = self._running.enter_context(rootless.engine(self.user))
+    def start(self, group: Path | None = None) -> None:
+        ready = self._running.enter_context(rootless.engine(self.user, group=group))
         self.pid, self.socket = int(str(ready["pid"])), str(ready["socket"])
         self.env = self._running.enter_context(atoll.sync.connect(f"unix://{self.socket}"))
 

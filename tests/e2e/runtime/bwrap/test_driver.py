@@ -51,6 +51,7 @@ def test_a_user_without_root_has_a_sandbox_and_nothing_is_left_of_it(host: Host)
     assert (box.info().isolation, box.info().runtime) == ("bwrap", "bwrap")
     assert [one.isolation for one in host.env.Sandbox.list()] == ["bwrap"]
     assert box.metrics().isolation == "bwrap"
+    assert box.info().unlimited == ["cpu", "disk"]
     assert host.processes()
     box.destroy()
     nobody_is_left(host)

@@ -38,6 +38,7 @@ def plan_of(found: dict[str, str], *argv: str) -> dict[str, Any]:
     lowers, rest = [found["lower"]], {k: found[k] for k in ("upper", "work", "root")}
     return {
         **rest,
+        "group": None,
         "netns": None,
         "lowers": lowers,
         "attached": [],

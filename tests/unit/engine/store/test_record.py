@@ -142,11 +142,12 @@ def test_info_tells_what_is_in_force_rather_than_what_is_wanted() -> None:
         level="gvisor",
         runtime="runsc",
         limits=rules.limits(TYPES["heavy"], 1),
+        unlimited=("pids",),
     )
     record = make_record(wanted=SandboxOptions(image="new"), in_force=force, state=State.RUNNING)
     info = rules.info(record, NamespaceConfig(), Settings())
     assert (info.image, info.instance_type, info.isolation) == ("old", "custom", "gvisor")
-    assert info.wanted.image == "new"
+    assert (info.wanted.image, info.unlimited) == ("new", ["pids"])
     assert record.live
     assert record.key == ("N", "box")
 
