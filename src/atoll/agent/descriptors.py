@@ -4,9 +4,20 @@ import os
 from collections.abc import Collection
 
 
+def memory_file(name: str) -> int:
+    """Return the descriptor of an empty memory file that is for its owner only.
+
+    The kernel makes them for everybody, mode 0777. Where /proc asks for no right to trace (gVisor),
+    any user inside could open them by ``/proc/PID/fd``.
+    """
+    file = os.memfd_create(name)
+    os.fchmod(file, 0o600)
+    return file
+
+
 def spill(data: bytes) -> int:
     """Return the descriptor of a memory file that holds *data*, positioned at its start."""
-    file = os.memfd_create("data")
+    file = memory_file("data")
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]

@@ -7,6 +7,7 @@ is a typed error and never a half-started command.
 import errno
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from atoll import errors
@@ -109,7 +110,7 @@ def plan(header: Mapping[str, Any], context: Context, user: User, sink: int) -> 
     if not context.session:
         cwd = directory(header.get("cwd"), context.cwd)
         env = layered(base, changes)
-        return _with_shell(prepare_alone(command, program=program, env=env, cwd=cwd), sink)
+        return _with_shell(prepare_alone(command, program=program, env=env, cwd=cwd), user, sink)
     return _with_shell(
         prepare(
             command,
@@ -120,18 +121,26 @@ def plan(header: Mapping[str, Any], context: Context, user: User, sink: int) -> 
             changes=changes,
             elsewhere=directory(header["cwd"], context.here) if header.get("cwd") else None,
         ),
+        user,
         sink,
     )
 
 
-def _with_shell(launch: Launch, sink: int) -> Plan:
-    files = {number: spill(data) for number, data in launch.files.items()}
+def _with_shell(launch: Launch, user: User, sink: int) -> Plan:
+    files = {number: _owned(spill(data), user) for number, data in launch.files.items()}
     dump = None
     if launch.dump_fd is not None:
         dump, files[launch.dump_fd] = os.pipe2(os.O_CLOEXEC)
     if launch.sink_fd is not None:
         files[launch.sink_fd] = os.dup(sink)
     return Plan(launch.program, launch.argv, launch.env, launch.cwd, files, launch, dump)
+
+
+def _owned(file: int, user: User) -> int:
+    """Let the command's shell open its script by a name, and nobody else."""
+    with suppress(OSError):  # ids that are not there: what the stub says of them counts
+        os.fchown(file, user.uid, user.gid)
+    return file
 
 
 def find_shell() -> str:

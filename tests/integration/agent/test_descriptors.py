@@ -1,6 +1,13 @@
 import os
+import stat
 
-from atoll.agent.descriptors import absorb, keep_only, read_all, read_most, spill
+from atoll.agent.descriptors import absorb, keep_only, memory_file, read_all, read_most, spill
+
+
+def test_a_memory_file_is_for_its_owner_only() -> None:
+    for fd in (memory_file("x"), spill(b"content")):
+        assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o600
+        os.close(fd)
 
 
 def test_a_memory_file_gives_back_what_it_holds_and_keeps_its_position() -> None:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final, Self
 
 from atoll import errors
+from atoll.agent.descriptors import memory_file
 from atoll.agent.files.pathnames import Place
 
 TEMPORARY: Final = b".atoll-"
@@ -294,7 +295,7 @@ def _open_elsewhere() -> int:
             fd = os.open(name, flags, 0o600)
             os.unlink(name)
             return fd
-    return os.memfd_create("spool")
+    return memory_file("spool")
 
 
 def _adopt_owner(fd: int, existing: os.stat_result) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from atoll.errors import ContainerUnavailableError
-from atoll.host import linux, tcp
+from atoll.host import linux, privacy, tcp
 from atoll.host.mounts import mounts_below, read_mounts
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import TOKEN_FILE, Container, ContainerSpec
@@ -121,7 +121,7 @@ class GvisorRuntime(OciRuntime):
             path = spec.run_dir / name
             path.touch(mode=0o600)
             path.write_text(content)
-        told = os.memfd_create("atoll-config")
+        told = privacy.memory_file("atoll-config")
         opened.callback(os.close, told)
         os.pwrite(told, config.agent_config(spec, token), 0)
         return [told]

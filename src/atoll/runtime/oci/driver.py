@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from atoll.errors import ContainerUnavailableError, SandboxError
-from atoll.host import netlink, process, unix, uts
+from atoll.host import netlink, privacy, process, unix, uts
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Usage
 from atoll.runtime.configuration import configuration
@@ -236,7 +236,7 @@ class OciRuntime:
         bounded by its cgroup. It is for diagnosis, so it may go with the engine.
         """
         self._drop_log(host_ref)
-        self._logs[host_ref] = os.memfd_create("atoll-agent-log")
+        self._logs[host_ref] = privacy.memory_file("atoll-agent-log")
         return self._logs[host_ref]
 
     def _drop_log(self, host_ref: str) -> None:
@@ -372,7 +372,7 @@ def _open(path: Path, flags: int, opened: ExitStack) -> int:
 
 
 def _in_memory(name: str, opened: ExitStack) -> int:
-    fd = os.memfd_create(name)
+    fd = privacy.memory_file(name)
     opened.callback(os.close, fd)
     return fd
 

@@ -17,6 +17,22 @@ from e2e.runtime.gvisor.conftest import Engines
 
 pytestmark = pytest.mark.e2e
 
+OPENED = """
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    for fd in os.listdir(f"/proc/{pid}/fd") if pid != str(os.getpid()) else ():
+        path = f"/proc/{pid}/fd/{fd}"
+        for mode in (os.O_RDONLY, os.O_WRONLY):
+            try:
+                name = os.readlink(path)
+                os.close(os.open(path, mode | os.O_NONBLOCK))
+            except OSError:
+                continue
+            if name.startswith(("/memfd:", "host:")):
+                print(path, name, "written" if mode else "read")
+"""
+"""Memory files of other processes that can be opened."""
+
 SERVER = "python3 -m http.server 8000 --bind 127.0.0.1"
 
 
@@ -98,6 +114,30 @@ async def test_what_a_session_leaves_behind_ends_with_it(box: atoll.Sandbox) -> 
     assert (await box.exec(["pgrep", "-c", "sleep"])).stdout == "0\n"
     with pytest.raises(atoll.NotSupportedByRuntimeError):
         await box.create_session(id="i", isolation=True)
+
+
+async def test_memory_files_of_the_agent_are_for_root_inside_only(box: atoll.Sandbox) -> None:
+    """gVisor's /proc asks for no right to trace, so what they are open to is their mode's."""
+    session = await box.create_session(id="s")
+    await session.exec("export KEPT=here")
+    command = ["python3", "-c", OPENED]
+    assert "memfd" in (await box.exec(command, user="0:0")).stdout
+    told = await box.exec(command, user="1000:1000")
+    assert (told.stdout, told.stderr) == ("", "")
+    assert (await session.exec("echo $KEPT")).stdout == "here\n"
+
+
+async def test_a_user_has_a_session_whose_script_no_other_user_can_open(
+    box: atoll.Sandbox,
+) -> None:
+    session = await box.create_session(id="s", user="1000:1000")
+    await session.exec("export KEPT=here; cd /tmp")
+    assert (await session.exec("echo $KEPT; pwd; id -u")).stdout == "here\n/tmp\n1000\n"
+    waiting = asyncio.create_task(session.exec("sleep 5; echo $KEPT"))
+    await asyncio.sleep(1)
+    told = await box.exec(["python3", "-c", OPENED], user="1001:1001")
+    assert (told.stdout, told.stderr) == ("", "")
+    assert (await waiting).stdout == "here\n"
 
 
 async def test_the_agent_answers_root_of_the_host_with_the_token_only(
