@@ -92,7 +92,7 @@ def _request(scope: Any, receive: Any) -> Request:
         f"{scope['scheme'].replace('ws', 'http')}://{host}{path}{'?' if query else ''}{query}",
         method=scope.get("method", "GET"),
         headers=headers,
-        body=_body(receive),
+        body=None if scope["type"] == "websocket" else _body(receive),
         client=client[0] if client else None,
     )
 

@@ -33,6 +33,7 @@ from atoll.workers import entry, wrangler
 from atoll.workers.app import WorkerApp
 from atoll.workers.bindings import Env
 from atoll.workers.channel import Channel
+from atoll.workers.dates import Dated
 from atoll.workers.http import Request, Response
 from atoll.workers.objects import Objects
 
@@ -61,7 +62,12 @@ async def _serve(args: argparse.Namespace) -> None:
     async with atoll.connect(args.engine) as engine:
         loaded = _load(args, engine)
         config = uvicorn.Config(
-            loaded.app, log_config=None, access_log=False, server_header=False, ws_max_size=32 << 20
+            Dated(loaded.app),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            ws_max_size=32 << 20,
         )
         with socket.socket(fileno=args.fd) as listener:
             async with served(loaded.channel):

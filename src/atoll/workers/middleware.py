@@ -17,6 +17,9 @@ from atoll.workers import websocket
 from atoll.workers.http import Headers, Response
 from atoll.workers.preview import end_to_end
 
+_OF_THE_SERVER = {"date", "server"}
+"""Fields that ASGI servers put before those of the application, also where it has its own."""
+
 
 class PreviewMiddleware:
     """Answers requests for previews; hands all others to *app*.
@@ -49,7 +52,7 @@ class PreviewMiddleware:
         try:
             service = await previews.connect(visit, self._env)
         except WebSocketRefusedError as error:
-            answer = Response(error.body, error.status, Headers(end_to_end(error.fields)))
+            answer = Response(error.body, error.status, Headers(_passed_on(error.fields)))
             await websocket.refuse(answer, scope, send)
             return
         except SandboxError as error:
@@ -83,10 +86,14 @@ class PreviewMiddleware:
 
 
 async def _forward(found: ServiceResponse, send: Any) -> None:
-    await _start(send, found.status, end_to_end(found.fields))
+    await _start(send, found.status, _passed_on(found.fields))
     async for chunk in found.body:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+def _passed_on(fields: Any) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in end_to_end(fields) if name not in _OF_THE_SERVER]
 
 
 async def _start(send: Any, status: int, fields: Any) -> None:

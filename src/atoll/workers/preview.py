@@ -12,8 +12,18 @@ from atoll.sdk._async.websocket import WebSocket
 from atoll.sdk._websocket import WebSocketRefusedError
 from atoll.workers.http import Headers, Response
 
-HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
-"""Fields of an answer that are about the connection it came by."""
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Fields of an answer that are about the connection it came by; trailers are not carried further."""
 
 
 async def proxy_to_sandbox(request: Any, env: Any) -> Response | WebSocket | None:
@@ -42,4 +52,7 @@ def response(found: ServiceResponse) -> Response:
 
 def end_to_end(fields: Any) -> list[tuple[str, str]]:
     """Return the *fields* of an answer that are for the visitor."""
-    return [(name, value) for name, value in fields if name.lower() not in HOP_BY_HOP]
+    fields = list(fields)
+    named = ",".join(value for name, value in fields if name.lower() == "connection").split(",")
+    left_out = HOP_BY_HOP | {name.strip().lower() for name in named}
+    return [(name, value) for name, value in fields if name.lower() not in left_out]

@@ -11,6 +11,9 @@ from atoll.workers.http import Response
 _UNSENDABLE = {1005, 1006, 1015}
 """Codes that tell of a close without a code; they are never sent."""
 
+CLOSE_SECONDS = 10.0
+"""How long a service has to answer the close of a visitor who is gone; then it is cut."""
+
 
 async def relay(service: WebSocket, receive: Any, send: Any) -> None:
     """Accept the visitor as the service did, then carry messages until one side closes."""
@@ -21,20 +24,26 @@ async def relay(service: WebSocket, receive: Any, send: Any) -> None:
         "subprotocol": service.subprotocol,
         "headers": [cookie for cookie in cookies if cookie],
     })  # fmt: skip
-    ways = {
-        asyncio.create_task(_to_visitor(service, send)),
-        asyncio.create_task(_to_service(service, receive)),
-    }
+    to_visitor = asyncio.create_task(_to_visitor(service, send))
+    to_service = asyncio.create_task(_to_service(service, receive))
+    ways = {to_visitor, to_service}
+    how: tuple[Any, ...] = ()
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        how = to_service.result() if to_service in done else ()
     finally:
         for way in ways:
             way.cancel()
         await asyncio.wait(ways)
-        with suppress(SandboxError):
-            await service.close()
+        await _close(service, *how)
     for way in done:
         way.result()
+
+
+async def _close(service: WebSocket, *how: Any) -> None:
+    with suppress(SandboxError, TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await service.close(*how)
 
 
 async def _to_visitor(service: WebSocket, send: Any) -> None:
@@ -50,14 +59,14 @@ async def _to_visitor(service: WebSocket, send: Any) -> None:
     await send({"type": "websocket.close", "code": code, "reason": reason})
 
 
-async def _to_service(service: WebSocket, receive: Any) -> None:
+async def _to_service(service: WebSocket, receive: Any) -> tuple[int, str]:
+    """Carry messages; return the code and reason to close with, once the visitor has closed."""
     while (message := await receive())["type"] == "websocket.receive":
         text = message.get("text")
         with suppress(SandboxError):  # `_to_visitor` tells
             await service.send(message.get("bytes") or b"" if text is None else text)
     code = message.get("code") or 1000
-    with suppress(SandboxError):
-        await service.close(1000 if code in _UNSENDABLE else code, message.get("reason") or "")
+    return 1000 if code in _UNSENDABLE else code, message.get("reason") or ""
 
 
 async def refuse(response: Response, scope: Any, send: Any) -> None:

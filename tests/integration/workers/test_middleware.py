@@ -70,6 +70,7 @@ async def test_answers_stream_with_all_their_cookies(http: httpx2.AsyncClient, h
     answer = await http.get("/stream", headers={"host": host})
     assert answer.text == "piece 0\npiece 1\npiece 2\n"
     assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
+    assert [len(answer.headers.get_list(name)) for name in ("date", "server")] == [1, 1]
 
 
 async def test_a_streamed_upload_arrives(http: httpx2.AsyncClient, host: str) -> None:

@@ -61,7 +61,9 @@ async def test_previews_never_reach_the_workers_own_code(here: Here, port: int) 
         assert (await http.put("/fetch", content=b"1234")).json()["size"] == 4
 
 
-async def test_websockets_by_a_preview_and_by_the_worker_itself(here: Here, port: int) -> None:
+async def test_websockets_by_a_preview_and_by_the_worker_itself(
+    here: Here, port: int, caplog: pytest.LogCaptureFixture
+) -> None:
     host = await exposed(here, port)
     for url in (f"ws://{host}/", f"ws://localhost:{port}/socket"):
         async with connect(
@@ -79,6 +81,9 @@ async def test_websockets_by_a_preview_and_by_the_worker_itself(here: Here, port
                 await talk.recv()
             assert closed.value.rcvd
             assert closed.value.rcvd.code == 4001
+        async with connect(url, host="127.0.0.1", port=port) as talk:
+            await talk.close(4005, "enough")
+    assert not caplog.records  # a visitor who closes is none of the Worker's faults
     with pytest.raises(websockets.InvalidStatus) as refused:
         await connect(f"ws://localhost:{port}/other")
     assert refused.value.response.status_code == 200

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -114,3 +115,27 @@ async def test_a_cut_request_body_is_an_error_not_a_short_body() -> None:
     }
     await WorkerApp(fetch, Context(), dev=True)(scope, receive, send)
     assert sent[0]["status"] == 500
+
+
+async def test_a_request_for_a_websocket_has_no_body_to_wait_for() -> None:
+    read: list[str] = []
+
+    async def fetch(request: Request) -> Response:
+        read.append(await request.text())
+        return Response("no", 403)
+
+    async def receive() -> dict[str, Any]:
+        if opened:
+            await asyncio.get_running_loop().create_future()
+        opened.append(True)
+        return {"type": "websocket.connect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    opened: list[bool] = []
+    sent: list[dict[str, Any]] = []
+    scope = {"type": "websocket", "scheme": "ws", "path": "/", "query_string": b"", "headers": []}
+    async with asyncio.timeout(5):
+        await WorkerApp(fetch, Context(), dev=False)(scope, receive, send)
+    assert (read, sent[0]["reason"]) == ([""], "403")

@@ -17,3 +17,8 @@ async def test_a_preview_needs_to_know_whose_sandboxes_may_be_visited() -> None:
 def test_what_is_about_the_connection_is_not_for_the_visitor() -> None:
     fields = [("Content-Type", "x"), ("Connection", "close"), ("Transfer-Encoding", "chunked")]
     assert end_to_end(fields) == [("Content-Type", "x")]
+
+
+def test_nor_what_the_service_says_is_about_it() -> None:
+    fields = [("connection", "close, X-Hop"), ("x-hop", "1"), ("trailer", "x"), ("x-end", "2")]
+    assert end_to_end(fields) == [("x-end", "2")]

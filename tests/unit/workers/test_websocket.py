@@ -91,7 +91,26 @@ async def test_what_the_visitor_says_reaches_the_service() -> None:
         {"type": "websocket.disconnect", "code": 1006},
     )
     assert service.sent == ["t", b"b"]
-    assert service.closed[0] == (1000, "")
+    assert service.closed == [(1000, "")]
+
+
+async def test_a_service_that_does_not_answer_the_close_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Deaf(Service):
+        async def __anext__(self) -> str | bytes:
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError
+
+        async def close(self, *how: Any) -> None:
+            await super().close(*how)
+            await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(websocket, "CLOSE_SECONDS", 0.01)
+    service = Deaf([], None)
+    async with asyncio.timeout(5):
+        await relayed(service, {"type": "websocket.disconnect", "code": 4001, "reason": "bye"})
+    assert service.closed == [(4001, "bye")]
 
 
 @pytest.mark.parametrize("able", [True, False])

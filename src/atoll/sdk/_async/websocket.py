@@ -21,6 +21,7 @@ class WebSocket:
         self._conversation = conversation
         self._messages: deque[Message] = deque()
         self._lock = _aio.Lock()
+        self._reading = _aio.Lock()
 
     @classmethod
     async def open(
@@ -77,13 +78,14 @@ class WebSocket:
 
     async def receive(self) -> Message | None:
         """Return the next message; None: it is closed."""
-        while not self._messages:
-            if self._connection.closed or self.close_code is not None:
-                await self._connection.aclose()
-                return None
-            self._messages.extend(self._conversation.feed(await self._connection.read()))
-            await self._flush()
-        return self._messages.popleft()
+        async with self._reading:  # who closes it reads too, while somebody iterates over it
+            while not self._messages:
+                if self._connection.closed or self.close_code is not None:
+                    await self._connection.aclose()
+                    return None
+                self._messages.extend(self._conversation.feed(await self._connection.read()))
+                await self._flush()
+            return self._messages.popleft()
 
     async def _flush(self) -> None:
         async with self._lock:

@@ -21,6 +21,7 @@ class WebSocket:
         self._conversation = conversation
         self._messages: deque[Message] = deque()
         self._lock = _io.Lock()
+        self._reading = _io.Lock()
 
     @classmethod
     def open(
@@ -77,13 +78,14 @@ class WebSocket:
 
     def receive(self) -> Message | None:
         """Return the next message; None: it is closed."""
-        while not self._messages:
-            if self._connection.closed or self.close_code is not None:
-                self._connection.close()
-                return None
-            self._messages.extend(self._conversation.feed(self._connection.read()))
-            self._flush()
-        return self._messages.popleft()
+        with self._reading:  # who closes it reads too, while somebody iterates over it
+            while not self._messages:
+                if self._connection.closed or self.close_code is not None:
+                    self._connection.close()
+                    return None
+                self._messages.extend(self._conversation.feed(self._connection.read()))
+                self._flush()
+            return self._messages.popleft()
 
     def _flush(self) -> None:
         with self._lock:

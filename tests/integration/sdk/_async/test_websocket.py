@@ -46,6 +46,16 @@ async def test_a_close_is_answered_and_its_code_told(here: Here) -> None:
         assert (other.close_code, other.close_reason) == (4001, "as you wish")
 
 
+async def test_who_iterates_over_it_is_told_of_a_close_by_somebody_else(here: Here) -> None:
+    async with atoll.connect(here.url) as env:
+        box = atoll.get_sandbox(env.Sandbox, "box")
+        socket = await box.ws_connect("/", here.port)
+        reading = asyncio.create_task(_take(socket, 1))
+        await asyncio.sleep(0)
+        await socket.close(4003)
+        assert (await reading, socket.close_code) == ([], 4003)
+
+
 async def test_a_refusal_has_the_answer(here: Here) -> None:
     async with atoll.connect(here.url) as env:
         box = atoll.get_sandbox(env.Sandbox, "box")
