@@ -139,6 +139,7 @@ class Engine:
             outbound = Outbound(self.objects.registry, self.objects.deliveries, timeout)
             parts.gateway.answer = outbound.handle
             parts.gateway.hear = self._refusals.hear
+            parts.gateway.forgotten = self._refusals.forget
         self.snapshots = Snapshots(self._shared)
         self.exports = Exports(self._shared, self.snapshots)
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)

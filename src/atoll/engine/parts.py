@@ -28,6 +28,9 @@ from atoll.wire.sandbox import ImageInfo
 Hear = Callable[[str, Decision], None]
 """Is told the key of a sandbox and what was decided for it."""
 
+Forgotten = Callable[[str], None]
+"""Is told the key of a sandbox that is destroyed."""
+
 _OF_ROOT = ("container", "gvisor")
 
 
@@ -167,6 +170,7 @@ class Gateway(Protocol):
     direct: DirectLog
     answer: Handle
     hear: Hear
+    forgotten: Forgotten
 
     @property
     def ready(self) -> bool: ...

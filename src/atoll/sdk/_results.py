@@ -1,7 +1,7 @@
 """Results that only the SDK makes: they are put together from more than one answer."""
 
 import base64
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -22,6 +22,8 @@ class ReadFileResult(Result, Generic[ContentT], frozen=True, kw_only=True):
     mime_type: str
     size: int  # of the whole file, also when only a part was asked for
     path: str
+    success: bool = True
+    timestamp: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
 
 
 class State(Result, frozen=True, kw_only=True):

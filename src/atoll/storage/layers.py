@@ -62,7 +62,9 @@ class LayerStore:
         self._untrimmed = 0
         self._watch: asyncio.Task[None] | None = None
         self._mounted = asyncio.Lock()  # while the store is opened again, its layers are not there
-        self.snapshots = Snapshots(_snapshots(self._layers), self._mounted, self._admit)
+        self.snapshots = Snapshots(
+            _snapshots(self._layers), self._mounted, self._admit, self.has_failed
+        )
 
     @property
     def kind(self) -> str:

@@ -5,12 +5,12 @@ A snapshot is never changed. New layers begin as one; they share its blocks and 
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from atoll.errors import from_os_error
-from atoll.storage.refusals import FULL, check_id, no_capacity, typed
+from atoll.storage.refusals import FULL, check_id, no_capacity, shut, typed
 
 T = TypeVar("T")
 
@@ -35,12 +35,22 @@ class Snapshots:
         kind: how they are kept.
         mounted: held by every call: meanwhile the store is mounted.
         admit: refuses what takes space when there is none.
+        failed: tells whether the store takes no change: it shut itself, or is not mounted yet.
+
+    Every call raises `ContainerUnavailableError` while the store is shut.
     """
 
-    def __init__(self, kind: _Snapshots, mounted: asyncio.Lock, admit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        kind: _Snapshots,
+        mounted: asyncio.Lock,
+        admit: Callable[[], None],
+        failed: Callable[[], Awaitable[bool]],
+    ) -> None:
         self._kind = kind
         self._mounted = mounted
         self._admit = admit
+        self._failed = failed
 
     async def open(self) -> None:
         """Remove what an engine that was killed had not finished."""
@@ -90,8 +100,7 @@ class Snapshots:
     async def usage(self, snapshot_id: str) -> int:
         """Return the bytes the snapshot refers to, shared ones included."""
         check_id(snapshot_id)
-        async with self._mounted:
-            return await asyncio.to_thread(self._kind.usage, snapshot_id)
+        return await self._run(asyncio.to_thread(self._kind.usage, snapshot_id))
 
     async def delete(self, snapshot_id: str) -> None:
         """Remove the snapshot. Layers that began as it keep what they have."""
@@ -108,6 +117,8 @@ class Snapshots:
             try:
                 return await work
             except OSError as error:
+                if await self._failed():
+                    raise shut() from error
                 if error.errno in FULL:
                     raise no_capacity(self._kind.folder) from error
                 raise typed(error, self._kind.folder) from error

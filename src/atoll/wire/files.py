@@ -90,10 +90,12 @@ class FileInfo(Result, frozen=True, kw_only=True):
 class FileList(Result, frozen=True, kw_only=True):
     """One page of a directory, an iterable of its entries; `cursor` is None on the last."""
 
+    success: bool = True
     files: list[FileInfo]
     path: str
     count: int
     cursor: str | None = None
+    timestamp: datetime | None = None
 
     def __iter__(self) -> Iterator[FileInfo]:
         return iter(self.files)

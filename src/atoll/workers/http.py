@@ -17,6 +17,8 @@ from collections.abc import (
 from typing import Any, Self
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+import msgspec
+
 Body = str | bytes | AsyncIterator[bytes] | None
 
 
@@ -269,7 +271,11 @@ class Response:
         status: int = 200,
         headers: Headers | Mapping[str, str] | None = None,
     ) -> "Response":
-        """Make a response of *data*; also ``Response.json(data)``. Results of the SDK are accepted."""
+        """Make a response of *data*; also ``Response.json(data)``.
+
+        Results of the SDK are accepted; fields of theirs that have no value are left out, as they
+        are in JavaScript.
+        """
         text = json.dumps(data, default=_to_wire, ensure_ascii=False, allow_nan=False)
         response = cls(text.encode(), status, headers)
         response.headers.setdefault("content-type", "application/json")
@@ -286,10 +292,25 @@ class Response:
 def _to_wire(value: Any) -> Any:
     """Encode what the SDK returns: result structs by their wire form, datetimes as ISO 8601."""
     if hasattr(value, "to_dict"):
-        return value.to_dict()
+        return _without_unset(value, value.to_dict())
     if hasattr(value, "isoformat"):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")
+
+
+def _without_unset(value: Any, wire: Any) -> Any:
+    """Leave unset fields of structs out of *wire*; null in data of the user's own stays."""
+    if isinstance(value, list | tuple) and isinstance(wire, list) and len(value) == len(wire):
+        return [_without_unset(*pair) for pair in zip(value, wire, strict=True)]
+    if not hasattr(value, "to_dict") or not isinstance(wire, dict):
+        return wire
+    fields = msgspec.structs.fields(value) if isinstance(value, msgspec.Struct) else ()
+    names = {field.encode_name: field.name for field in fields}
+    return {
+        key: _without_unset(getattr(value, names[key]), one) if key in names else one
+        for key, one in wire.items()
+        if one is not None
+    }
 
 
 def _checked(body: Any) -> Body:

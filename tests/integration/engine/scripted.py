@@ -10,7 +10,7 @@ from typing import Any
 import atoll
 from atoll.engine.bare import parts as bare
 from atoll.engine.egress.direct import DirectLog
-from atoll.engine.parts import Hear, Parts
+from atoll.engine.parts import Forgotten, Hear, Parts
 from atoll.errors import SandboxError
 from atoll.network.filter import Mode
 from atoll.network.gateway.client import Handle
@@ -248,6 +248,7 @@ class Gateway:
         self.logs, self.direct = folder / "logs", DirectLog(folder / "direct")
         self.answer: Handle = _no_handler
         self.hear: Hear = lambda _key, _decision: None
+        self.forgotten: Forgotten = lambda _key: None
         self.ready = True
         self.told: list[Put] = []
         self.known: dict[str, Put] = {}

@@ -24,6 +24,8 @@ def test_without_a_wish_valid_text_comes_as_text() -> None:
     result = shape_content("é\n".encode(), meta(), None)
     assert (result.content, result.encoding) == ("é\n", "utf-8")
     assert result.to_dict()["mimeType"] == "text/plain"
+    assert result.success
+    assert result.timestamp.tzinfo
 
 
 def test_without_a_wish_anything_else_comes_as_base64() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from atoll.wire.files import FileInfo, FileList
 from atoll.wire.process import ExecResult
 from atoll.workers import URL, Headers, Request, Response
 
@@ -98,6 +99,21 @@ async def test_json_makes_a_response_of_results_and_reads_one() -> None:
     response = Response.json({"result": result})
     assert response.headers["content-type"] == "application/json"
     assert (await response.json())["result"]["stdout"] == "4\n"
+
+
+async def test_results_are_without_fields_of_no_value_and_null_of_the_users_own_is_kept() -> None:
+    page = FileList(files=[entry()], path="/", count=1)
+    told = await Response.json({"page": page, "mine": None}).json()
+    assert told["mine"] is None
+    assert "cursor" not in told["page"]
+    assert "target" not in told["page"]["files"][0]
+
+
+def entry() -> FileInfo:
+    return FileInfo(
+        name="a", absolute_path="/a", type="file", size=0, modified_at=datetime.now(UTC), mode=0,
+        permissions="---------",
+    )  # fmt: skip
 
 
 def test_what_json_cannot_hold_is_an_error_not_a_guess() -> None:

@@ -66,4 +66,5 @@ def _page(stream: Stream, items: walking.Items, path: bytes, limit: int) -> dict
         "path": pathnames.to_text(path),
         "count": len(files),
         "cursor": cursor,
+        "timestamp": infos.now(),
     }

@@ -157,8 +157,9 @@ class Enforcing:
         return LogReader(folders, log_name("/".join(key)), after)
 
     async def erase(self, key: tuple[str, str]) -> None:
-        """Remove the log of a sandbox that is destroyed."""
+        """Remove the log of a sandbox that is destroyed, and what is remembered of its refusals."""
         if self.gateway:
+            self.gateway.forgotten("/".join(key))
             name = log_name("/".join(key))
             await self.gateway.direct.remove(name)
             await asyncio.to_thread(log.remove, self.gateway.logs, name)

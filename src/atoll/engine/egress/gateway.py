@@ -13,7 +13,7 @@ import structlog
 
 from atoll.engine.egress.bounds import Bounds, ProcessBounds
 from atoll.engine.egress.direct import DirectLog
-from atoll.engine.parts import Hear
+from atoll.engine.parts import Forgotten, Hear
 from atoll.errors import ContainerUnavailableError, SandboxError
 from atoll.network import abandoned
 from atoll.network.gateway.client import Handle
@@ -61,6 +61,7 @@ class NodeGateway:
         direct: log of what goes past it.
         answer: has a Worker's handler called; set before the first sandbox is told.
         hear: told of refusals, with the key of their sandbox; set likewise.
+        forgotten: told of the key of a sandbox that is destroyed; set likewise.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class NodeGateway:
     ) -> None:
         self.answer: Handle = _nobody
         self.hear: Hear = _unheard
+        self.forgotten: Forgotten = _unknown
         self._owners: dict[str, tuple[str, str]] = {}
         """Container and key of each sandbox, by what is known of it: its container, its addresses."""
         self._networks = networks
@@ -185,6 +187,10 @@ class NodeGateway:
 
 def _unheard(key: str, decision: Decision) -> None:
     """Nobody is told."""
+
+
+def _unknown(key: str) -> None:
+    """Nobody remembers it."""
 
 
 async def _nobody(call: Call) -> HandlerAnswer:

@@ -13,6 +13,7 @@ from atoll.errors import SandboxError
 from atoll.host.tasks import Tasks
 from atoll.network.gateway.news import News
 from atoll.network.gateway.protocol import Decision
+from atoll.wire.sandbox import State
 
 TYPE = "refused"
 """Of these events."""
@@ -49,6 +50,10 @@ class Refusals:
         if self._of(key).has(decision.kind, time.monotonic()):
             self._adding.begin(self._write(key, _reason(decision)), name="refusal")
 
+    def forget(self, key: str) -> None:
+        """What the sandbox *key* was refused is nothing to the next one of its name."""
+        self._news.pop(key, None)
+
     async def close(self) -> None:
         """Hear nothing more; return when no event is being written."""
         self._closed = True
@@ -64,7 +69,8 @@ class Refusals:
     async def _write(self, key: str, reason: str) -> None:
         namespace, _, id = key.partition("/")
         try:
-            if record := await self._store.get(namespace, id):
+            record = await self._store.get(namespace, id)
+            if record and record.state is not State.DESTROYED:
                 await self._store.events.add(record, TYPE, reason)
         except SandboxError as error:
             _log.warning("a refusal is no event", sandbox=key, error=str(error))

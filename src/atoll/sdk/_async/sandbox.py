@@ -150,7 +150,8 @@ class Sandbox(
         """Return what the engine knows about the sandbox; starts nothing.
 
         Raises:
-            SandboxNotFoundError: it was never created, or destroyed.
+            SandboxNotFoundError: it was never created, or destroyed, and was got without options:
+                those are sent first, which makes its record again.
         """
         return await self._call(ops.INFO, Empty())
 

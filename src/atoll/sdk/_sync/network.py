@@ -98,7 +98,8 @@ class Network(Target):
         """Return what it may reach.
 
         Raises:
-            SandboxNotFoundError: it was never created, or destroyed.
+            SandboxNotFoundError: it was never created, or destroyed, and was got without options:
+                those are sent first, which makes its record again.
         """
         return self._call(ops.GET_NETWORK, Empty())
 

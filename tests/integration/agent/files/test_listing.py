@@ -20,6 +20,8 @@ def _pages(path: object, **fields: Any) -> list[str]:
     while True:
         page = _list(path, cursor=cursor, **fields)
         assert page.count == len(page.files)
+        assert page.success
+        assert page.timestamp
         names += [file.relative_path for file in page.files]
         cursor = page.cursor
         if cursor is None:

@@ -47,3 +47,26 @@ async def test_what_the_gateway_tells_is_heard(engine: Engine, world: World) -> 
     async with asyncio.timeout(10):
         while not await reasons(engine):
             await asyncio.sleep(0.01)
+
+
+async def test_a_sandbox_made_again_is_told_of_what_the_one_before_it_was(
+    engine: Engine, world: World
+) -> None:
+    assert world.gateway
+    for _ in range(2):
+        await run(engine, "x")
+        before = len(await reasons(engine))
+        world.gateway.hear("N/box", ONE)
+        async with asyncio.timeout(10):
+            while len(await reasons(engine)) == before:
+                await asyncio.sleep(0.01)
+        await engine.sandbox("N", "box").destroy()
+
+
+async def test_what_is_heard_late_of_one_that_was_destroyed_is_no_event(engine: Engine) -> None:
+    await run(engine, "x")
+    await engine.sandbox("N", "box").destroy()
+    refusals = Refusals(engine.store)
+    refusals.hear("N/box", ONE)
+    await refusals.close()
+    assert await reasons(engine) == []

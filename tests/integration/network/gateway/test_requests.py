@@ -1,5 +1,7 @@
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -437,63 +439,55 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
     assert (await gateway.exchange(address, 80, PART)).startswith(b"HTTP/1.1 408 ")
 
 
+@asynccontextmanager
+async def hanging_calls(gateway: Harness, count: int) -> AsyncIterator[str]:
+    """Have handlers of *count* requests hang for one sandbox; yield the address that another has.
+
+    After the block all of them are answered.
+    """
+    waiting = asyncio.Event()
+
+    async def handle(call: Call) -> HandlerAnswer:
+        if call.host_ref == "box":
+            await waiting.wait()
+        return Answered(status=200, headers=[])
+
+    gateway.handle = handle
+    gateway.put(handled())
+    gateway.put(handled(host_ref="near", addresses=(NEIGHBOUR,)))
+    (address,) = await gateway.addresses("api.test")
+    (near,) = await gateway.addresses("api.test", NEIGHBOUR)
+    hanging = [await gateway.connect(address, 80) for _ in range(count)]
+    for _, writer in hanging:
+        writer.write(GET % b"api.test")
+    yield near
+    waiting.set()
+    for reader, writer in hanging:
+        assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
 async def test_requests_of_one_wait_for_one_another_and_not_those_of_others(
     gateway: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gateway is one loop: what all connections of a sandbox want in a round, others wait for."""
     monkeypatch.setattr(turns, "AT_ONCE", 2)
     monkeypatch.setattr(turns, "LENGTH", 60)
-    waiting = asyncio.Event()
-
-    async def handle(call: Call) -> HandlerAnswer:
-        if call.host_ref == "box":
-            await waiting.wait()
-        return Answered(status=200, headers=[])
-
-    gateway.handle = handle
-    gateway.put(handled())
-    gateway.put(handled(host_ref="near", addresses=(NEIGHBOUR,)))
-    (address,) = await gateway.addresses("api.test")
-    (near,) = await gateway.addresses("api.test", NEIGHBOUR)
-    hanging = [await gateway.connect(address, 80) for _ in range(4)]
-    for _, writer in hanging:
-        writer.write(GET % b"api.test")
-    assert (await gateway.exchange(near, 80, WHOLE, NEIGHBOUR)).startswith(b"HTTP/1.1 200 ")
-    async with asyncio.timeout(20):
-        while len(gateway.calls) < 3:
-            await asyncio.sleep(0.01)
-    assert len([call for call in gateway.calls if call.host_ref == "box"]) == 2
-    waiting.set()
-    for reader, writer in hanging:
-        assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200 ")
-        writer.close()
+    async with hanging_calls(gateway, 4) as near:
+        assert (await gateway.exchange(near, 80, WHOLE, NEIGHBOUR)).startswith(b"HTTP/1.1 200 ")
+        async with asyncio.timeout(20):
+            while len(gateway.calls) < 3:
+                await asyncio.sleep(0.01)
+        assert len([call for call in gateway.calls if call.host_ref == "box"]) == 2
 
 
 async def test_handlers_that_hang_for_one_are_there_for_another(gateway: Harness) -> None:
-    waiting = asyncio.Event()
-
-    async def handle(call: Call) -> HandlerAnswer:
-        if call.host_ref == "box":
-            await waiting.wait()
-        return Answered(status=200, headers=[])
-
-    gateway.handle = handle
-    gateway.put(handled())
-    gateway.put(handled(host_ref="near", addresses=(NEIGHBOUR,)))
-    (address,) = await gateway.addresses("api.test")
-    (near,) = await gateway.addresses("api.test", NEIGHBOUR)
-    hanging = [await gateway.connect(address, 80) for _ in range(MAX_CALLS + 8)]
-    for _, writer in hanging:
-        writer.write(GET % b"api.test")
-    async with asyncio.timeout(20):
-        while len(gateway.calls) < MAX_CALLS:
-            await asyncio.sleep(0.01)
-    assert (await gateway.exchange(near, 80, WHOLE, NEIGHBOUR)).startswith(b"HTTP/1.1 200 ")
-    assert len([call for call in gateway.calls if call.host_ref == "box"]) == MAX_CALLS
-    waiting.set()
-    for reader, writer in hanging:
-        assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200 ")
-        writer.close()
+    async with hanging_calls(gateway, MAX_CALLS + 8) as near:
+        async with asyncio.timeout(20):
+            while len(gateway.calls) < MAX_CALLS:
+                await asyncio.sleep(0.01)
+        assert (await gateway.exchange(near, 80, WHOLE, NEIGHBOUR)).startswith(b"HTTP/1.1 200 ")
+        assert len([call for call in gateway.calls if call.host_ref == "box"]) == MAX_CALLS
 
 
 async def test_a_handler_nobody_waits_for_is_given_up(gateway: Harness) -> None:
