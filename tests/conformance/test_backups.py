@@ -7,6 +7,7 @@ import pytest
 
 import atoll
 from atoll import errors
+from conformance.attributes import SET_ATTRIBUTES, TELL_ATTRIBUTES
 
 pytestmark = pytest.mark.container  # the fake runtime's sandboxes share the host's files
 
@@ -37,6 +38,20 @@ async def test_a_directory_comes_back_as_it_was(sandbox: atoll.Sandbox) -> None:
     assert (done.dir, done.files) == ("/workspace/p", backup.files)
     assert await text(sandbox, tell) == before
     assert await text(sandbox, around) == beside
+
+
+async def test_attributes_and_access_lists_come_back(sandbox: atoll.Sandbox) -> None:
+    """Set by the programs of the sandbox, told by it, where its kernel has them."""
+    await text(sandbox, "mkdir -p p/d; echo x > p/f; echo y > p/d/g")
+    if not (await sandbox.exec(SET_ATTRIBUTES, cwd="/workspace/p")).success:
+        pytest.skip("sandboxes of this level have no extended attributes")
+    before = await text(sandbox, TELL_ATTRIBUTES)
+    assert "user.note" in before
+    assert before.count("posix_acl") == 2
+    backup = await sandbox.create_backup(dir="/workspace/p")
+    await text(sandbox, "rm -r p/*; echo junk > p/f")
+    await sandbox.restore_backup(backup)
+    assert await text(sandbox, TELL_ATTRIBUTES) == before
 
 
 async def test_exactly_what_git_would_keep_is_kept(sandbox: atoll.Sandbox) -> None:

@@ -8,6 +8,7 @@ import pytest
 import atoll
 import atoll.sync
 from atoll import errors
+from conformance.attributes import SET_ATTRIBUTES, TELL_ATTRIBUTES
 
 pytestmark = [
     pytest.mark.container,  # the fake runtime's sandboxes share the host's files
@@ -143,6 +144,24 @@ async def test_a_snapshot_leaves_as_one_file_and_comes_back(
         await text(sandbox, "rm -rf d")
         await sandbox.restore(again)
         assert await text(sandbox, f"({tell}) || true") == before
+        await env.Sandbox.delete_snapshot(again)
+
+
+async def test_attributes_and_access_lists_are_in_the_file(
+    sandbox: atoll.Sandbox, url: str
+) -> None:
+    await text(sandbox, "mkdir -p p/d; echo x > p/f; echo y > p/d/g")
+    if not (await sandbox.exec(SET_ATTRIBUTES, cwd="/workspace/p")).success:
+        pytest.skip("sandboxes of this level have no extended attributes")
+    before = await text(sandbox, TELL_ATTRIBUTES)
+    snapshot = await sandbox.snapshot()
+    async with atoll.connect(url) as env:
+        file = await exported(env, snapshot)
+        await env.Sandbox.delete_snapshot(snapshot)
+        again = await env.Sandbox.import_snapshot(file)
+        await text(sandbox, "rm -r p")
+        await sandbox.restore(again)
+        assert await text(sandbox, TELL_ATTRIBUTES) == before
         await env.Sandbox.delete_snapshot(again)
 
 

@@ -22,6 +22,7 @@ from atoll.engine.storage import portable
 from atoll.images import layers, upper
 from atoll.images.archive import Limits
 from atoll.sdk import _unpack
+from atoll.wire import attributes
 from fuzz.examples import examples
 
 LIMITS = Limits(size=1 << 20, members=20)
@@ -48,9 +49,12 @@ _HEADERS = st.dictionaries(
     st.sampled_from(
         ["path", "linkpath", "size", "mtime", "uid", "GNU.sparse.major", "GNU.sparse.map",
          "GNU.sparse.size", "SCHILY.xattr.user.x", "SCHILY.xattr.trusted.overlay.redirect",
-         "SCHILY.xattr.trusted.overlay.opaque", "SCHILY.xattr.security.capability", "hdrcharset"]
+         "SCHILY.xattr.trusted.overlay.opaque", "SCHILY.xattr.security.capability", "hdrcharset",
+         "SCHILY.xattr.system.posix_acl_access", "SCHILY.xattr.system.posix_acl_default",
+         "SCHILY.xattr.", "SCHILY.xattr.user.", "SCHILY.xattr.security.selinux"]
     ),
-    st.sampled_from(["../outside/f", "/", "1", "-1", "1e400", "nan", "9" * 30, "y", "a", "", "BINARY"]),
+    st.sampled_from(["../outside/f", "/", "1", "-1", "1e400", "nan", "9" * 30, "y", "a", "", "BINARY",
+         "\x02\0\0\0", "\x02\0\0\0\x01\0\x07\0" + 4 * "\udcff", "\x02\0\0\0junk", "v" * 70_000]),
     max_size=2,
 )  # fmt: skip
 
@@ -204,13 +208,14 @@ class _Body:
             yield self._data[at : at + 700]
 
 
-def _of_agent(data: bytes, target: Path) -> None:
+def _of_agent(data: bytes, target: Path, *, restore: bool = False) -> None:
     target.mkdir()
     top = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
-    unpacker = Unpacker(top, outside_links=False)
+    unpacker = Unpacker(top, outside_links=restore, keep_owner=restore)
     try:
         unpacker.unpack(cast("Stream", _Body(data)))
-        _no_link_outside(target)
+        if not restore:
+            _no_link_outside(target)
     finally:
         unpacker.close()
         os.close(top)
@@ -262,6 +267,22 @@ def test_what_a_sandbox_sends_reaches_nothing_of_its_client(hostile: Hostile) ->
 def test_an_upload_reaches_nothing_outside(hostile: Hostile) -> None:
     """What the kernel refuses (a name that is too long) is told by whoever calls."""
     _tried(_of_agent, hostile, "", OSError)
+
+
+def _restored(data: bytes, target: Path) -> None:
+    _of_agent(data, target, restore=True)
+    for folder, folders, files in os.walk(target):
+        for name in (*folders, *files):
+            kept = os.listxattr(Path(folder, name), follow_symlinks=False)
+            assert all(map(attributes.of_user, kept)), kept
+
+
+@examples(80)
+@given(_HOSTILE)
+@example(_known())
+def test_a_backup_reaches_nothing_outside(hostile: Hostile) -> None:
+    """Of attributes only those of users are set."""
+    _tried(_restored, hostile, "", OSError)
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:

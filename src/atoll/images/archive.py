@@ -27,6 +27,7 @@ import msgspec
 
 from atoll.errors import InvalidImageError, SandboxError, from_os_error
 from atoll.host import trees
+from atoll.wire import attributes
 
 _MAX_HEADER = 1 << 20
 """Bytes of the extended headers of one member, and of all that are for every member: tarfile reads
@@ -52,7 +53,6 @@ _FOLDER, _COMPONENT = 450, 75  # bytes of memory, measured
 _LATEST = 1 << 33
 """Latest time of a file in seconds; ext4 with small inodes ends in 2446."""
 
-_XATTR = "SCHILY.xattr."
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -231,7 +231,9 @@ class Tree:
     def _remember(self, parts: tuple[str, ...], member: tarfile.TarInfo) -> None:
         """Keep of a folder what `finish` needs, within bounds."""
         headers = member.pax_headers.items()
-        member.pax_headers = {key: text for key, text in headers if key.startswith(_XATTR)}
+        member.pax_headers = {
+            key: text for key, text in headers if key.startswith(attributes.PREFIX)
+        }
         kept = sum(len(key) + len(text) for key, text in member.pax_headers.items())
         self._remembered += _FOLDER + _COMPONENT * len(parts) + len(member.name) + kept
         if self._remembered > _MAX_REMEMBERED:
@@ -316,11 +318,14 @@ class Tree:
         if self._owners:
             os.fchown(descriptor, member.uid, member.gid)
         os.fchmod(descriptor, member.mode & 0o7777)
-        for key, text in member.pax_headers.items():
-            name = key.removeprefix(_XATTR)
-            if name != key and self._owners and keeps(name):
-                os.setxattr(descriptor, name, text.encode("utf-8", "surrogateescape"))
+        for name, value in attributes.told(member.pax_headers):
+            if self._keeps(name):
+                os.setxattr(descriptor, name, value)
         os.utime(descriptor, ns=_times(member))
+
+    def _keeps(self, attribute: str) -> bool:
+        """Whether members keep an extended attribute."""
+        return self._owners and keeps(attribute)
 
     def _set_owner(self, member: tarfile.TarInfo, name: str, parent: int) -> None:
         if self._owners:
@@ -336,8 +341,9 @@ class Tree:
 
 def keeps(attribute: str) -> bool:
     """Whether an extended attribute is content, of the image's makers or users."""
-    user = attribute.startswith("user.") and not attribute.startswith("user.overlay.")
-    return user or attribute == "security.capability"
+    return attribute == "security.capability" or (
+        attribute.startswith("user.") and attributes.of_user(attribute)
+    )
 
 
 def _set_time(member: tarfile.TarInfo, name: str, parent: int) -> None:

@@ -16,10 +16,10 @@ from typing import IO, Any
 from atoll.errors import FilesystemError
 from atoll.host import overlay
 from atoll.images.archive import Bounded, Limits, Readable, Tree, fill, keeps, refuse
+from atoll.wire import attributes
 
 _FILES, _END = "files", "end"
 _OPAQUE, _REDIRECT = "trusted.overlay.opaque", "trusted.overlay.redirect"
-_XATTR = "SCHILY.xattr."
 _TYPES = {
     stat.S_IFREG: tarfile.REGTYPE,
     stat.S_IFDIR: tarfile.DIRTYPE,
@@ -33,7 +33,7 @@ def pack(folder: Path, target: IO[bytes]) -> None:
     """Write *folder*, which nobody changes meanwhile, to *target*. Sockets are left out.
 
     Raises:
-        FilesystemError: folders are nested too deep.
+        FilesystemError: folders are nested too deep, or a file has too many attributes.
         OSError: a file cannot be read, or *target* not be written.
     """
     with _Writer.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:
@@ -46,6 +46,8 @@ def pack(folder: Path, target: IO[bytes]) -> None:
                     _add(tar, os.path.normpath(f"{_FILES}/{path}/{name}"), name, parent, seen)
         except RecursionError as error:
             raise FilesystemError("folders are nested too deep to be exported") from error
+        except ValueError as error:
+            raise FilesystemError(f"a file cannot be exported: {error}") from error
         tar.addfile(tarfile.TarInfo(_END))
 
 
@@ -115,13 +117,19 @@ def _attributes(name: str, parent: int) -> dict[str, str]:
 
 def _read_attributes(descriptor: int) -> dict[str, str]:
     here = {overlay.attribute("opaque"): _OPAQUE, overlay.attribute("redirect"): _REDIRECT}
-    return {
-        _XATTR + here.get(name, name): os.getxattr(descriptor, name).decode(
-            "utf-8", "surrogateescape"
-        )
-        for name in os.listxattr(descriptor)
-        if keeps(name) or name in here
-    }
+    found = attributes.read(descriptor, lambda name: _kept(name) or name in here)
+    for name, everywhere in here.items():
+        if (value := found.pop(attributes.record(name), None)) is not None:
+            found[attributes.record(everywhere)] = value
+    return found
+
+
+def _kept(attribute: str) -> bool:
+    """Whether a file keeps an extended attribute.
+
+    Access lists name users by number, which without root are the host's.
+    """
+    return keeps(attribute) or (os.geteuid() == 0 and attributes.of_user(attribute))
 
 
 def unpack(source: Readable, folder: Path, limits: Limits) -> None:
@@ -165,13 +173,16 @@ class _Upper(Tree):
 
     def _set_attributes(self, descriptor: int, member: tarfile.TarInfo) -> None:
         if member.isdir():
-            if member.pax_headers.get(_XATTR + _OPAQUE) == "y":
+            if member.pax_headers.get(attributes.record(_OPAQUE)) == "y":
                 os.setxattr(descriptor, overlay.attribute("opaque"), b"y")
-            if target := member.pax_headers.get(_XATTR + _REDIRECT):
+            if target := member.pax_headers.get(attributes.record(_REDIRECT)):
                 if os.geteuid():
                     raise refuse(member.name, "it has a renamed folder, which takes root")
                 os.setxattr(descriptor, _REDIRECT, _redirect(member.name, target))
         super()._set_attributes(descriptor, member)
+
+    def _keeps(self, attribute: str) -> bool:
+        return _kept(attribute) and (os.geteuid() == 0 or attribute.startswith("user."))
 
 
 def _within(name: str) -> str:

@@ -2,6 +2,7 @@ import io
 import os
 import socket
 import stat
+import struct
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="whiteouts and overlay attributes need root"),
 ]
 
+LIST = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", *entry)
+    for entry in ((1, 7, 2**32 - 1), (2, 7, 1_234), (4, 4, 2**32 - 1), (16, 7, 2**32 - 1), (32, 0, 2**32 - 1))
+)  # fmt: skip
 LIMITS = Limits(size=10_000_000, members=100)
 
 
@@ -53,6 +58,9 @@ def folder(tmp_path: Path) -> Path:
     (top / "set-id").chmod(0o6755)
     os.link(top / "set-id", top / "opaque" / "same")
     os.setxattr(top / "set-id", "user.note", b"\x00\xff")
+    os.setxattr(top / "set-id", "user.a=b", b"%3D")
+    os.setxattr(top / "opaque", "system.posix_acl_access", LIST)
+    os.setxattr(top / "opaque" / "inner", "system.posix_acl_default", LIST)
     (top / "link").symlink_to("/etc/passwd")
     (top / ".wh.literal").write_text("a name like any other")
     whiteout(top / "gone")

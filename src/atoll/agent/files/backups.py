@@ -1,7 +1,8 @@
 """Backing up a directory, and putting it back as a whole.
 
 A backup is a tar stream of a directory: what the user can read of it, with owners and modes (but
-set-id and sticky bits), hard links, links as links, holes as zeros; not what is mounted in it. Putting it back makes a new
+set-id and sticky bits), hard links, links as links, extended attributes
+that users set, access lists, holes as zeros; not what is mounted in it. Putting it back makes a new
 directory beside the target; only when the archive is complete do the two change places, in one
 step, and the old one is deleted.
 
@@ -34,7 +35,7 @@ def backup(stream: Stream, fields: Fields) -> None:
         top = walking.open_directory(place.name, place.directory)
         try:
             kept = _Kept(top, excludes, gitignore=fields.flag("gitignore"))
-            packer = Packer(stream, path, hard_links=True, limit=limit)
+            packer = Packer(stream, path, hard_links=True, limit=limit, keep_attributes=True)
             for item in walking.walk(top, accept=kept):
                 packer.add(item.directory, item.name, item.relative)
             packer.finish()
@@ -51,6 +52,7 @@ def restore(stream: Stream, fields: Fields) -> dict[str, Any]:
         if existing is not None:
             _refuse_mounts(place)
         with unpacking.staged(place, inside=False) as stage:
+            stage.plain()
             unpacker = unpacking.Unpacker(stage.directory, outside_links=True, keep_owner=True)
             try:
                 unpacker.unpack(stream)

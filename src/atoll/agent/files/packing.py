@@ -14,6 +14,7 @@ from atoll import errors
 from atoll.agent.files import globs, ignores, pathnames, tars, walking
 from atoll.agent.files.requests import Fields
 from atoll.agent.files.streams import Stream
+from atoll.wire import attributes
 from atoll.wire.frames import Kind
 
 FRAME: Final = 1 << 18
@@ -60,13 +61,20 @@ class Packer:
     Args:
         hard_links: the second name of a file is a link to the first, not the content again.
         limit: bytes of content, holes included; None: as many as there are.
+        keep_attributes: extended attributes of users and access lists are kept.
     """
 
     def __init__(
-        self, stream: Stream, path: bytes, *, hard_links: bool, limit: int | None = None
+        self,
+        stream: Stream,
+        path: bytes,
+        *,
+        hard_links: bool,
+        limit: int | None = None,
+        keep_attributes: bool = False,
     ) -> None:
         self._stream = stream
-        self._limit = limit
+        self._limit, self._keep_attributes = limit, keep_attributes
         self._keep_links = hard_links
         self._frame = bytearray()
         self._hard_links: dict[tuple[int, int], bytes] = {}
@@ -82,8 +90,7 @@ class Packer:
             if stat.S_ISREG(found.st_mode):
                 self._add_file(directory, name, member, found)
             elif stat.S_ISDIR(found.st_mode):
-                os.close(walking.open_directory(name, directory))
-                self._put(tars.header(member, found))
+                self._add_directory(directory, name, member, found)
             elif stat.S_ISLNK(found.st_mode):
                 link = os.readlink(name, dir_fd=directory)
                 self._put(tars.header(member, found, link=link))
@@ -113,7 +120,7 @@ class Packer:
         try:
             found = os.fstat(file)
             self._admit(found.st_size, member)
-            self._put(tars.header(member, found))
+            self._put(tars.header(member, found, records=self._records(file, member)))
             if self._content(file, found.st_size) < found.st_size:
                 self._note("changed", member)
             self._put(tars.padding(found.st_size))
@@ -122,6 +129,28 @@ class Packer:
                 self._hard_links[found.st_dev, found.st_ino] = member
         finally:
             os.close(file)
+
+    def _add_directory(
+        self, directory: int, name: bytes, member: bytes, found: os.stat_result
+    ) -> None:
+        opened = walking.open_directory(name, directory)
+        try:
+            self._put(tars.header(member, found, records=self._records(opened, member)))
+        finally:
+            os.close(opened)
+
+    def _records(self, descriptor: int, member: bytes) -> dict[str, str]:
+        if not self._keep_attributes:
+            return {}
+        try:
+            return attributes.read(descriptor)
+        except ValueError as error:
+            name = pathnames.to_text(member)
+            raise errors.BackupCreateFailedError(
+                f"{name!r} cannot be kept: {error}",
+                context={"file": name},
+                suggestion="exclude it",
+            ) from error
 
     def _admit(self, size: int, member: bytes) -> None:
         if self._limit is not None and self._size + size > self._limit:

@@ -7,6 +7,7 @@ numbers: headers are built and members are placed by our own code.
 import os
 import stat
 import sys
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -23,14 +24,30 @@ def load() -> Any:
     return tarfile
 
 
-def header(name: bytes, found: os.stat_result, *, link: bytes = b"", hard: bool = False) -> bytes:
-    """Return the header blocks of a member; set-id and sticky bits are left out."""
+def header(
+    name: bytes,
+    found: os.stat_result,
+    *,
+    link: bytes = b"",
+    hard: bool = False,
+    records: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return the header blocks of a member; set-id and sticky bits are left out.
+
+    Args:
+        name: of the member.
+        found: what the file is.
+        link: where it leads.
+        hard: whether *link* is another member, of the same file.
+        records: extended headers of it.
+    """
     tarfile = load()
     info = tarfile.TarInfo(os.fsdecode(name))
     info.mode = found.st_mode & 0o777
     info.uid, info.gid = found.st_uid, found.st_gid
     info.mtime = found.st_mtime_ns // 1_000_000_000
     info.linkname = os.fsdecode(link)
+    info.pax_headers = dict(records or {})
     if hard:
         info.type = tarfile.LNKTYPE
     elif stat.S_ISDIR(found.st_mode):

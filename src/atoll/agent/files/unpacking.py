@@ -23,6 +23,7 @@ from atoll.agent.files import deleting, merging, pathnames, spools, tars, walkin
 from atoll.agent.files.pathnames import Place, to_text
 from atoll.agent.files.requests import Fields
 from atoll.agent.files.streams import Stream
+from atoll.wire import attributes
 
 
 def upload(stream: Stream, fields: Fields) -> dict[str, Any]:
@@ -58,6 +59,9 @@ def refuse_no_directory(place: Place, existing: os.stat_result | None) -> None:
     raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
+MAX_REMEMBERED = 1 << 24
+"""Bytes of attributes of directories, which are set at the end."""
+
 _ZEROS = bytes(1 << 18)
 _NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS})
 """Answers of kernels (gVisor's) and file systems that cannot swap two names."""
@@ -71,6 +75,12 @@ class Stage:
         os.mkdir(name, 0o700, dir_fd=parent)
         self.directory = walking.open_directory(name, parent)
 
+    def plain(self) -> None:
+        """Drop the access list that it has of its parent, and that all in it would have."""
+        for name in (attributes.DEFAULT, attributes.ACCESS):
+            with suppress(OSError):
+                os.removexattr(self.directory, name)
+
     def become(self, place: Place) -> None:
         """Give the directory the name of the target, which must not exist."""
         os.fchmod(self.directory, 0o755)
@@ -82,6 +92,7 @@ class Stage:
         """Swap places with the directory at *place*: `discard` deletes that one."""
         with suppress(PermissionError):
             os.fchown(self.directory, existing.st_uid, existing.st_gid)
+        self._adopt(place)
         os.fchmod(self.directory, stat.S_IMODE(existing.st_mode))
         merging.sync(self.directory)
         try:
@@ -91,6 +102,14 @@ class Stage:
                 raise
             self._replace(place)
         place.sync()
+
+    def _adopt(self, place: Place) -> None:
+        with suppress(PermissionError):
+            old = walking.open_directory(place.name, place.directory)
+            try:
+                spools.copy_attributes(old, self.directory)
+            finally:
+                os.close(old)
 
     def _replace(self, place: Place) -> None:
         """Swap places in two steps: between them nothing has the name.
@@ -149,7 +168,8 @@ class Unpacker:
     Args:
         top: the directory.
         outside_links: links may lead out of it.
-        keep_owner: members belong to whom the archive says, as far as this user may give them away.
+        keep_owner: members belong to whom the archive says, as far as this user may give them away,
+            and have the extended attributes that it says, as far as the file system takes them.
     """
 
     def __init__(self, top: int, *, outside_links: bool, keep_owner: bool = False) -> None:
@@ -158,7 +178,7 @@ class Unpacker:
         self._keep_owner = keep_owner
         self._here, self._here_name = os.dup(top), b""
         self._directories: dict[bytes, Any] = {}
-        self.files = self.size = 0
+        self.files = self.size = self._remembered = 0
 
     def close(self) -> None:
         """Release the directory held open."""
@@ -198,7 +218,7 @@ class Unpacker:
         self.files += 1
         if member.isdir():
             self._enter(name)
-            self._directories[name] = member
+            self._remember(name, member)
             return
         parent, _, leaf = name.rpartition(b"/")
         directory = self._enter(parent)
@@ -251,8 +271,7 @@ class Unpacker:
                 while view:
                     view = view[os.write(file, view) :]
             os.truncate(file, member.size)
-            self._own(file, member)
-            os.fchmod(file, member.mode & 0o777)
+            os.fchmod(file, self._own(file, member))
             os.utime(file, (member.mtime, member.mtime))
         finally:
             os.close(file)
@@ -284,16 +303,33 @@ class Unpacker:
             directory = self._walk(name, make=False)
             try:
                 if name:
-                    self._own(directory, member)
-                    os.fchmod(directory, member.mode & 0o777)
+                    os.fchmod(directory, self._own(directory, member))
                     os.utime(directory, (member.mtime, member.mtime))
             finally:
                 os.close(directory)
 
-    def _own(self, file: int, member: Any) -> None:
-        if self._keep_owner:
-            with suppress(PermissionError):
-                os.fchown(file, member.uid, member.gid)
+    def _remember(self, name: bytes, member: Any) -> None:
+        """Keep of a directory what `_finish_directories` needs, within bounds."""
+        found = member.pax_headers if self._keep_owner else {}
+        member.pax_headers = {
+            key: text for key, text in found.items() if key.startswith(attributes.PREFIX)
+        }
+        self._remembered += sum(map(len, member.pax_headers.values()))
+        if self._remembered > MAX_REMEMBERED:
+            raise _refusal(member.name, "attributes of directories take too much memory")
+        self._directories[name] = member
+
+    def _own(self, file: int, member: Any) -> int:
+        """Give a file its owner and attributes, and return its mode: no attribute may follow it."""
+        mode: int = member.mode & 0o777
+        if not self._keep_owner:
+            return mode
+        with suppress(PermissionError):
+            os.fchown(file, member.uid, member.gid)
+        try:
+            return attributes.put_back(file, member.pax_headers, mode)
+        except ValueError as error:
+            raise _refusal(member.name, str(error)) from error
 
 
 def check_name(name: bytes) -> bytes:

@@ -50,7 +50,14 @@ UNUSED_GRACE: Final = 3_600.0
 """Seconds that an unused bundle is kept: an engine that starts now may be about to use it."""
 
 _KERNELS = "agent/interpreter/kernels"
-_OWN_FILES = ("__init__.py", "errors.py", "wire/__init__.py", "wire/frames.py", "wire/agent.py")
+_OWN_FILES = (
+    "__init__.py",
+    "errors.py",
+    "wire/__init__.py",
+    "wire/frames.py",
+    "wire/agent.py",
+    "wire/attributes.py",
+)
 
 _EXTENSIONS = frozenset(
     """

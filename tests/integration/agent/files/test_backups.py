@@ -1,6 +1,7 @@
 import errno
 import io
 import os
+import struct
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from atoll import errors
 from atoll.agent import kernel
+from atoll.wire import attributes
 from integration.agent.files_calls import call
 
 
@@ -178,3 +180,100 @@ def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
         packed(tmp_path / "none")
     with pytest.raises(errors.NotDirectoryError):
         put_back(tmp_path / "file/below", b"")
+
+
+def access(*entries: tuple[int, int, int]) -> bytes:
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+ANY = 2**32 - 1
+LIST = access((1, 7, ANY), (2, 7, 1_234), (4, 4, ANY), (16, 7, ANY), (32, 0, ANY))
+
+
+def attributes_of(path: Path) -> dict[str, bytes]:
+    return {name: os.getxattr(path, name) for name in os.listxattr(path)}
+
+
+@pytest.fixture
+def attributed(tree: Path) -> Path:
+    try:
+        os.setxattr(tree / "a.log", "user.note", b"\x00\xff")
+        os.setxattr(tree / "sub", "user.a=b", b"y")
+        os.setxattr(tree / "keep.log", "system.posix_acl_access", LIST)
+        os.setxattr(tree / "sub", "system.posix_acl_default", LIST)
+    except OSError:
+        pytest.skip("no extended attributes or access lists here")
+    return tree
+
+
+def test_attributes_and_access_lists_come_back(attributed: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new"
+    put_back(target, packed(attributed))
+    for name in ("a.log", "keep.log", "hard", "sub", "sub/build", "sub/build/x"):
+        assert attributes_of(target / name) == attributes_of(attributed / name), name
+        assert (target / name).stat().st_mode == (attributed / name).stat().st_mode
+    assert (target / "keep.log").stat().st_mode & 0o777 == 0o770
+
+
+def test_what_is_put_back_has_no_list_of_the_place(attributed: Path, tmp_path: Path) -> None:
+    """The directory keeps the list that it has; what is in it has what the archive says."""
+    place = tmp_path / "place"
+    (place / "target").mkdir(parents=True)
+    os.setxattr(place, "system.posix_acl_default", LIST)
+    os.setxattr(place / "target", "system.posix_acl_default", LIST)
+    before = attributes_of(place / "target")
+    put_back(place / "target", packed(attributed))
+    assert attributes_of(place / "target") == before
+    assert attributes_of(place / "target/a.log") == {"user.note": b"\x00\xff"}
+    put_back(place / "new", packed(attributed))
+    assert attributes_of(place / "new/empty") == attributes_of(place / "new") == {}
+
+
+def archived(headers: dict[str, str]) -> bytes:
+    """Return an archive of a file in a directory, both with these headers."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for kind, name in ((tarfile.DIRTYPE, "d"), (tarfile.REGTYPE, "d/f")):
+            member = tarfile.TarInfo(name)
+            member.type, member.pax_headers = kind, headers
+            tar.addfile(member)
+    return target.getvalue()
+
+
+def test_attributes_of_others_are_never_set(attributed: Path) -> None:
+    """A file capability is like a set-id bit, which is left out too."""
+    capability = "\x01\0\0\x02\0\x20" + 14 * "\0"
+    told = {
+        "SCHILY.xattr.trusted.overlay.redirect": "/etc",
+        "SCHILY.xattr.user.overlay.opaque": "y",
+        "SCHILY.xattr.security.capability": capability,
+        "SCHILY.xattr.user.kept": "y",
+    }
+    put_back(attributed, archived(told))
+    for name in ("d", "d/f"):
+        assert attributes_of(attributed / name) == {"user.kept": b"y"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"system.posix_acl_access": "\x02\0\0\0junk"}, {"user.": "x"},
+     {f"user.{n}": "x" * 60_000 for n in range(20)}],
+)  # fmt: skip
+def test_attributes_that_cannot_be_are_refused_and_nothing_changes(
+    attributed: Path, headers: dict[str, str]
+) -> None:
+    before = sorted(os.listdir(attributed.parent)), sorted(os.listdir(attributed))
+    told = {f"SCHILY.xattr.{name}": value for name, value in headers.items()}
+    with pytest.raises(errors.SecurityError, match="attribute"):
+        put_back(attributed, archived(told))
+    assert (sorted(os.listdir(attributed.parent)), sorted(os.listdir(attributed))) == before
+
+
+def test_more_attributes_than_a_backup_may_have_are_told(
+    attributed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attributes, "MAX_BYTES", 100)
+    os.setxattr(attributed / "a.log", "user.more", bytes(100))
+    with pytest.raises(errors.BackupCreateFailedError, match=r"'a\.log' cannot be kept"):
+        packed(attributed)
+    packed(attributed, excludes=["a.log"])
