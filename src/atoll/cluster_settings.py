@@ -68,3 +68,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     request_ratio: float = 0.25
     """Part of an instance type's memory and cpu that a node must have free; the limits are whole."""
+
+    agent_memory_mib: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 64
+    """MiB that a Pod's limit of memory has besides its instance type's: for the agent's own processes, which
+    the node counts with the commands."""

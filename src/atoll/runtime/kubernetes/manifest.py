@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from atoll.cluster_settings import ClusterSettings
 from atoll.runtime.base import ContainerSpec
+from atoll.settings import MIB
 
 AGENT_DIR: Final = "/.atoll"
 FILES_DIR: Final = "/.atoll-files"
@@ -165,16 +166,22 @@ def _sandbox(spec: ContainerSpec, cluster: ClusterSettings) -> dict[str, Any]:
         ],
         "ports": [{"name": "agent", "containerPort": cluster.agent_port}],
         "resources": {
-            "limits": _size(spec.cpu, spec.memory, spec.disk),
-            "requests": _requests(spec, cluster.request_ratio),
+            "limits": _size(spec.cpu, _memory(spec, cluster), spec.disk),
+            "requests": _requests(spec, cluster),
         },
         "securityContext": restricted([*CAPABILITIES, AGENT_CAPABILITY]),
         "volumeMounts": [_AGENT_MOUNT, *_file_mounts(cluster)],
     }
 
 
-def _requests(spec: ContainerSpec, part: float) -> dict[str, str]:
-    return _size(max(0.01, spec.cpu * part), round(spec.memory * part), round(spec.disk * part))
+def _memory(spec: ContainerSpec, cluster: ClusterSettings) -> int:
+    return spec.memory + cluster.agent_memory_mib * MIB
+
+
+def _requests(spec: ContainerSpec, cluster: ClusterSettings) -> dict[str, str]:
+    part = cluster.request_ratio
+    memory = round(_memory(spec, cluster) * part)
+    return _size(max(0.01, spec.cpu * part), memory, round(spec.disk * part))
 
 
 def _size(cores: float, memory: int, disk: int) -> dict[str, str]:

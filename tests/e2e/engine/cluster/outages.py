@@ -131,6 +131,17 @@ async def node_cut(node: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def drained(node: str) -> AsyncIterator[None]:
+    """Have an operator's command empty a node, and let Pods onto it again afterwards."""
+    command = (KIT, "kubectl", "drain", node, "--force", "--delete-emptydir-data", "--timeout=90s")
+    try:
+        await run(*command)
+        yield
+    finally:
+        await run(KIT, "kubectl", "uncordon", node)
+
+
+@asynccontextmanager
 async def api_stopped() -> AsyncIterator[None]:
     """Stop the server of the cluster's API."""
     await kit("apiserver-stop")

@@ -34,6 +34,8 @@ SCHEDULES = int(os.environ.get("ATOLL_OUTAGES", "3"))
 FIRST = int(os.environ.get("ATOLL_OUTAGES_FIRST", "0"))
 BOXES = 4
 LEASE = 15
+FAILOVER = LEASE + 5.0
+"""Seconds from the cut of a node until another copy works, where nothing else is broken meanwhile."""
 
 BEAT = (
     "mkdir /tmp/beating 2>/dev/null || exit 0; "
@@ -139,18 +141,34 @@ def overlaps(copies: Copies) -> list[float]:
     return [after[0] - before[1] for before, after in itertools.pairwise(ordered)]
 
 
+def failovers(copies: Copies, at: float) -> list[float]:
+    """Return the seconds from *at* to the begin of the copy that took over from the one of then."""
+    ordered = sorted(copies)
+    pairs = itertools.pairwise(ordered)
+    return [after[0] - at for before, after in pairs if before[0] < at <= after[0]]
+
+
 async def within(
     fault: str, begin: float, seconds: float, rng: random.Random, sites: list[Site]
-) -> None:
+) -> float:
+    """Break something for a while; return when it was broken."""
     await asyncio.sleep(begin)
     async with FAULTS[fault](rng, sites):
+        broken = time.time()
         await asyncio.sleep(seconds)
+    return broken
 
 
 def test_schedules_have_each_kind_of_fault_and_are_the_same_each_time() -> None:
     seeds = range(len(KINDS))
     assert {name for seed in seeds for name, *_ in schedule(seed)} == set(FAULTS)
     assert [schedule(seed) for seed in seeds] == [schedule(seed) for seed in seeds]
+
+
+def test_the_time_of_a_failover_counts_from_the_fault_and_for_whom_it_met_only() -> None:
+    assert failovers([(30.0, 40.0), (0.0, 25.0)], 12.0) == [18.0]
+    assert failovers([(0.0, 40.0)], 12.0) == []
+    assert failovers([(0.0, 5.0), (6.0, 40.0)], 12.0) == []
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SCHEDULES))
@@ -168,17 +186,20 @@ async def test_no_two_copies_live_at_once(seed: int, tmp_path: Path) -> None:
         await asyncio.gather(*(answered(engines[0], id, BEAT) for id in ids))
         using = asyncio.create_task(use(engines, ids, rng))
         began = time.time()
-        await asyncio.gather(*(within(*fault, rng, sites) for fault in faults))
+        broken = await asyncio.gather(*(within(*fault, rng, sites) for fault in faults))
         found = await _beats(engines, ids)
         using.cancel()
         await asyncio.wait([using])
         await asyncio.gather(*(_destroyed(engines[0], id) for id in ids))
         logs = "\n".join(engine.log for engine in engines)
     gaps = [gap for copies in found for gap in overlaps(copies)]
+    took = sorted(gap for copies in found for gap in failovers(copies, broken[0]))
     told = {"seed": seed, "faults": faults, "gaps": [round(gap, 1) for gap in sorted(gaps)],
-            "took": round(time.time() - began)}  # fmt: skip
+            "failovers": [round(gap, 1) for gap in took], "took": round(time.time() - began)}  # fmt: skip
     print(told)
     assert min(gaps, default=1.0) > 0, (told, logs)
+    if [name for name, *_ in faults] == ["a node is cut off"]:
+        assert max(took, default=0.0) <= FAILOVER, (told, logs)
 
 
 async def _beats(engines: list[EngineProcess], ids: list[str]) -> list[Copies]:

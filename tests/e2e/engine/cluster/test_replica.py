@@ -12,6 +12,7 @@ import pytest
 
 import atoll
 import clusters
+from atoll.engine.lifecycle.timers import NOTE_ACTIVITY
 from atoll.runtime.kubernetes import api
 from atoll.runtime.kubernetes.api import Api, ApiError
 from atoll.wire.process import Stdout
@@ -170,7 +171,6 @@ async def test_a_rollout_of_the_engine_costs_no_line_of_a_stream(fleet: Fleet, i
 async def test_what_is_evicted_is_started_again_with_its_files(
     fleet: Fleet, cluster: Api, id: str
 ) -> None:
-    """What `kubectl drain` does to each Pod of a node."""
     first, second = fleet.replicas
     await fleets.call(
         first, "POST", execute(id), command="echo kept > /workspace/file; echo > /tmp/x"
@@ -184,6 +184,39 @@ async def test_what_is_evicted_is_started_again_with_its_files(
     answer = await fleets.call(second, "POST", execute(id), command=command)
     assert (answer["stdout"], answer["exitCode"] != 0) == ("kept\n", True)
     assert (await fleets.call(first, "GET", box(id)))["generation"] == 2
+
+
+@pytest.mark.skipif(not outages.KIT, reason="drains a node: needs a kit's cluster")
+async def test_what_is_drained_goes_on_at_another_node_with_its_files(
+    fleet: Fleet, cluster: Api, id: str
+) -> None:
+    """The real command, and the next call does not wait for anything: another replica serves it."""
+    first, second = fleet.replicas
+    await fleets.call(first, "POST", f"{box(id)}/sessions", id="s")
+    command = "cd /workspace && export A=kept && echo data > file && echo > /tmp/x"
+    await fleets.call(first, "POST", execute(id), command=command, session="s")
+    exposed = await fleets.call(first, "POST", f"{box(id)}/ports", port=8080)
+    left = await node_of(fleet, cluster, id)
+    await asyncio.sleep(2 * NOTE_ACTIVITY)  # sessions are kept that often
+    async with outages.drained(left):
+        command = "cat /workspace/file; ls /tmp/x"
+        answer = await fleets.call(second, "POST", execute(id), command=command)
+        assert (answer["stdout"], answer["exitCode"] != 0) == ("data\n", True)
+        assert await node_of(fleet, cluster, id) != left
+    for replica in (first, second):
+        assert (await fleets.call(replica, "GET", box(id)))["generation"] == 2
+    told = {"command": "echo $A; pwd", "session": "s"}
+    answer = await fleets.call(first, "POST", execute(id), **told)
+    assert answer["stdout"] == "kept\n/workspace\n"
+    again = await fleets.call(first, "POST", f"{box(id)}/ports", port=8080)
+    assert again["url"] == exposed["url"]
+
+
+async def node_of(fleet: Fleet, cluster: Api, id: str) -> str:
+    name = (await fleets.call(fleet.replicas[0], "GET", box(id)))["placementId"]
+    pod = await cluster.get(api.path(clusters.settings().namespace, "pods", name))
+    assert pod
+    return str(pod["spec"]["nodeName"])
 
 
 async def evict(cluster: Api, pod: str) -> None:

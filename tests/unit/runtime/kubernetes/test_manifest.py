@@ -95,11 +95,19 @@ def test_the_agents_interpreter_is_read_only_for_the_sandbox() -> None:
 
 
 def test_limits_are_those_of_the_instance_type_and_requests_a_part_of_them() -> None:
-    settings = ClusterSettings(request_ratio=0.5)
+    settings = ClusterSettings(request_ratio=0.5, agent_memory_mib=0)
     made = manifest.pod(spec(), "abcd1234", settings)["spec"]["containers"][0]["resources"]
     disk = "ephemeral-storage"
     assert made["limits"] == {"cpu": "500m", "memory": str(GIB), disk: str(2 * GIB)}
     assert made["requests"] == {"cpu": "250m", "memory": str(GIB // 2), disk: str(GIB)}
+
+
+def test_the_memory_of_the_agent_is_not_the_users() -> None:
+    """A Pod's limit counts both: without more of it, a command had less than its instance type says."""
+    settings = ClusterSettings(request_ratio=0.5, agent_memory_mib=64)
+    made = manifest.pod(spec(), "abcd1234", settings)["spec"]["containers"][0]["resources"]
+    assert made["limits"]["memory"] == str(GIB + 64 * MIB)
+    assert made["requests"]["memory"] == str((GIB + 64 * MIB) // 2)
 
 
 def test_only_a_first_start_fills_the_files_that_outlive_it() -> None:
