@@ -62,13 +62,14 @@ class Children:
         """Do one operation as *user*; *sock* belongs to the child.
 
         Raises:
-            ResourceBusyError: there are `MAX_CHILDREN` of its kind.
+            ResourceBusyError: there are as many of its kind as may be.
         """
         kind = _CONNECTIONS if header.get("op") == CONNECT else _FILES
-        if list(self._pids.values()).count(kind) >= MAX_CHILDREN:
+        most = min(MAX_CHILDREN, self._config.commands)
+        if list(self._pids.values()).count(kind) >= most:
             raise errors.ResourceBusyError(
-                f"there are {MAX_CHILDREN} {kind}",
-                context={"limit": MAX_CHILDREN},
+                f"there are {most} {kind}",
+                context={"limit": most},
                 suggestion="wait for some to end",
             )
         pid = os.fork()

@@ -14,7 +14,7 @@ from atoll.agent.config import Config
 from atoll.agent.descriptors import read_all
 from atoll.agent.isolation import Isolation
 from atoll.agent.loop import Loop
-from atoll.agent.operations import MAX_RUNNING, Operation, Operations, check_id
+from atoll.agent.operations import Operation, Operations, check_id
 from atoll.agent.overdue import Deadline
 from atoll.agent.sessions import Session, Sessions
 from atoll.agent.viewer import Viewer
@@ -52,10 +52,10 @@ class Commands:
                 )
             self._attach(known, request)
             return
-        if len(self._workers) >= MAX_RUNNING:
+        if len(self._workers) >= self._config.commands:
             raise errors.ResourceBusyError(
-                f"{MAX_RUNNING} commands run or have left background processes",
-                context={"limit": MAX_RUNNING},
+                f"{self._config.commands} commands run or have left background processes",
+                context={"limit": self._config.commands},
                 suggestion="wait for some to end, or kill background processes",
             )
         if "log_limit" in header and not request.fds:

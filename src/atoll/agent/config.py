@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from atoll.agent.devices import Devices
+from atoll.wire.agent import MAX_RUNNING
 
 _OWN: Final = {"files", "devices"}
 """Fields that the agent finds out by itself."""
@@ -28,6 +29,7 @@ class Config(NamedTuple):
     confine: bool = True  # False: on a bare host, in tests
     version: str = ""
     limits: Mapping[str, int] = MappingProxyType({})  # of each command: NPROC, DATA, FSIZE, …
+    commands: int = MAX_RUNNING  # at once; file operations and connections to ports: as many each
     files: int = 1024  # soft limit of open files of commands; the agent takes what it may
     image: Mapping[str, Any] | None = (
         None  # `env` and `workdir` of an image that only the agent sees

@@ -12,9 +12,6 @@ from typing import Any, Final
 
 from atoll import errors
 
-MAX_RUNNING: Final = 256
-"""Operations at once. Each has a supervisor of about 3 MB in the agent's cgroup."""
-
 KEEP: Final = 600.0
 KEEP_COUNT: Final = 10_000
 KEEP_OUTPUT: Final = 60.0

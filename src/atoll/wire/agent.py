@@ -79,6 +79,10 @@ between agent and caller hold together, so a reattached stream has no gap while 
 OUTPUT_LIMIT: Final = 32 << 20
 """Bytes per stream a buffered exec returns; further bytes are counted and dropped."""
 
+MAX_RUNNING: Final = 256
+"""Commands of a sandbox at once, unless its driver says fewer. Each has a supervisor of about 3 MB
+in the agent's cgroup."""
+
 KILL_GRACE: Final = 5.0
 """Seconds between TERM and KILL when a process tree is ended on request."""
 

@@ -3,12 +3,13 @@
 import json
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
 from atoll import errors
 from atoll.wire.frames import Kind
-from integration.agent.client import Client, attach, eventually, output
+from integration.agent.client import Client, attach, end, eventually, launch, output
 
 
 def test_an_ended_command_is_replayed_to_who_attaches(agent: Client) -> None:
@@ -47,6 +48,18 @@ def test_output_beyond_the_window_is_a_gap_and_not_silence(agent: Client) -> Non
     gap = json.loads(next(frame for frame in found if frame.kind == Kind.GAP).payload)
     assert gap["from_offset"] == 0
     assert gap["to_offset"] + len(output(found)) == 20_000_000
+
+
+def test_more_commands_at_once_than_its_driver_allows_are_refused(tmp_path: Path) -> None:
+    process = launch(tmp_path, commands=2)
+    limited = Client(str(tmp_path / "agent.sock"), process.pid, tmp_path)
+    try:
+        with limited.start("sleep 60"), limited.start("sleep 60"):
+            with pytest.raises(errors.ResourceBusyError) as caught:
+                limited.exec("true")
+            assert caught.value.context["limit"] == 2
+    finally:
+        end(process)
 
 
 def test_operations_are_listed(agent: Client) -> None:

@@ -20,7 +20,9 @@ from atoll.runtime.base import ContainerSpec
 from atoll.runtime.configuration import configuration
 from atoll.runtime.oci import bundle
 from atoll.runtime.oci.bundle import AGENT_DIR, Host
-from atoll.wire.agent import AGENT_PORT
+from atoll.runtime.oci.cgroup_files import Limits
+from atoll.settings import MIB
+from atoll.wire.agent import AGENT_PORT, MAX_RUNNING
 
 _TAKE_CONFIG: Final = (
     "import os; os.dup2(0, 4); n = os.open('/dev/null', os.O_RDONLY); os.dup2(n, 0); os.close(n); "
@@ -36,6 +38,13 @@ _LAUNCH: Final = (
 runsc of 2022 takes a network namespace for the host's own where /proc/sys/net/core/rmem_default
 exists, and refuses to use it; since Linux 6.x that file is in every namespace (seen on 6.18).
 """
+
+_BASE: Final = Limits(memory=64 * MIB, cpu=0, pids=128)
+"""What gVisor and the agent have before the first command: 54 MB, 104 threads of the host (ptrace)."""
+
+_COMMAND: Final = Limits(memory=24 * MIB, cpu=0, pids=32)
+"""Room for each: 18 MB with its supervisor and shell and 14 to 22 threads were measured with 20 to 50
+that sleep. The rest is for what they do."""
 
 _INERT = ("nosuid", "noexec", "nodev")
 
@@ -66,10 +75,22 @@ def agent_argv(host: Host) -> list[str]:
     return [*argv, _TAKE_CONFIG + program]
 
 
-def agent_config(spec: ContainerSpec, token: str) -> bytes:
+def at_once(limits: Limits) -> int:
+    """Return how many commands may run at once.
+
+    What they take of the host is gVisor's too, and without it all of the sandbox ends: it panics
+    when it gets no thread, and is killed when it has no memory.
+    """
+    by_memory = (limits.memory - _BASE.memory) // _COMMAND.memory
+    by_threads = (limits.pids - _BASE.pids) // _COMMAND.pids
+    return max(1, min(MAX_RUNNING, by_memory, by_threads))
+
+
+def agent_config(spec: ContainerSpec, token: str, limits: Limits) -> bytes:
     """Return the agent's standard input; see `atoll.agent.config`."""
     address = {"host": spec.address, "port": AGENT_PORT}
-    return json.dumps(configuration(spec, tcp=address, token=token, subreapers=False)).encode()
+    own = {"tcp": address, "token": token, "subreapers": False, "commands": at_once(limits)}
+    return json.dumps(configuration(spec, **own)).encode()
 
 
 def _namespaces(spec: ContainerSpec) -> list[dict[str, str]]:

@@ -105,7 +105,7 @@ class GvisorRuntime(OciRuntime):
     def _limits(self, spec: ContainerSpec) -> Limits:
         """The agent has no group of its own here: what it has at level container is added.
 
-        60 MB of it are gVisor's, 40 the agent's, 7 each command's that runs or waits (measured).
+        60 MB of it are gVisor's, 40 the agent's (measured); how many commands the rest is for: `config.at_once`.
         """
         agent = self._host.agent
         return Limits(
@@ -123,7 +123,7 @@ class GvisorRuntime(OciRuntime):
             path.write_text(content)
         told = privacy.memory_file("atoll-config")
         opened.callback(os.close, told)
-        os.pwrite(told, config.agent_config(spec, token), 0)
+        os.pwrite(told, config.agent_config(spec, token, self._limits(spec)), 0)
         return [told]
 
     def _argv(self, spec: ContainerSpec, fds: int) -> list[str]:  # noqa: ARG002

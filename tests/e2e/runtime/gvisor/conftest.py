@@ -15,12 +15,13 @@ from integration.server.engines import EngineProcess
 class Engines:
     """Engines on one state directory, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
+        self._settings = settings
         self.state_dir = Path(tempfile.mkdtemp(prefix="atoll-gvisor-", dir="/tmp"))
         self.start()
 
     def start(self) -> None:
-        self.now = EngineProcess(self.state_dir, level="gvisor")
+        self.now = EngineProcess(self.state_dir, level="gvisor", settings=self._settings)
         assert "error" not in self.now.hello, self.now.hello
         self.url = f"unix://{self.now.hello['socket']}"
 
@@ -38,11 +39,23 @@ class Engines:
 
 
 @pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
+def runsc() -> None:
     if os.geteuid():
         pytest.skip("needs root")
     if shutil.which("runsc") is None:
         pytest.skip("runsc is not installed")
+
+
+@pytest.fixture(scope="module")
+def engines(runsc: None) -> Iterator[Engines]:
     found = Engines()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def narrow(runsc: None) -> Iterator[Engines]:
+    """With 448 threads of the host for each sandbox: ten commands."""
+    found = Engines(ATOLL_RUNTIME_PIDS="124", ATOLL_RUNTIME_AGENT_PIDS="100")
     yield found
     found.close()

@@ -167,3 +167,20 @@ async def test_a_sandbox_that_dies_is_noticed_and_starts_again(
     with pytest.raises(atoll.SandboxError):
         await asyncio.wait_for(waiting, 20)
     assert (await box.exec("echo again")).stdout == "again\n"
+
+
+async def test_commands_beyond_what_the_sandbox_has_room_for_are_refused_and_nothing_ends(
+    narrow: Engines,
+) -> None:
+    """Without the bound the sandbox ends: gVisor panics when the host gives it no thread."""
+    async with atoll.connect(narrow.url) as env:
+        box = atoll.get_sandbox(env.Sandbox, "narrow")
+        await box.exec("true")
+        waiting = [asyncio.create_task(box.exec(["sleep", "600"])) for _ in range(24)]
+        await asyncio.sleep(15)
+        ended = [task.exception() for task in waiting if task.done()]
+        assert len(ended) == 14
+        assert all(isinstance(one, atoll.ResourceBusyError) for one in ended), ended
+        for task in waiting:
+            task.cancel()
+        assert (await box.info()).state == "running"

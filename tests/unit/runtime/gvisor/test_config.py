@@ -4,6 +4,8 @@ from pathlib import Path
 from atoll.runtime.base import ContainerSpec, Mount
 from atoll.runtime.gvisor import config
 from atoll.runtime.oci.bundle import AgentLimits, Host
+from atoll.runtime.oci.cgroup_files import Limits
+from atoll.settings import MIB
 from atoll.wire.agent import AGENT_PORT
 
 HOST = Host(
@@ -16,6 +18,8 @@ SPEC = ContainerSpec(
     id_count=65_536, memory=1 << 28, cpu=1.0, pids=100, env={"A": "b"},
     mounts=(Mount(source=Path("/s"), target="/etc/hosts"),),
 )  # fmt: skip
+
+LIMITS = Limits(memory=1024 * MIB, cpu=0.5, pids=4096)
 
 
 def test_it_runs_in_the_network_that_was_made_for_it() -> None:
@@ -40,9 +44,17 @@ def test_commands_cannot_get_what_the_agent_has() -> None:
 
 
 def test_the_agent_asks_for_a_token_at_the_sandboxs_own_address_only() -> None:
-    told = json.loads(config.agent_config(SPEC, "secret"))
+    told = json.loads(config.agent_config(SPEC, "secret", LIMITS))
     assert told["tcp"] == {"host": "10.0.0.2", "port": AGENT_PORT}
     assert (told["token"], told["generation"], told["env"]) == ("secret", 3, {"A": "b"})
+
+
+def test_as_many_commands_run_at_once_as_memory_and_threads_are_for() -> None:
+    assert config.at_once(LIMITS) == 40
+    assert json.loads(config.agent_config(SPEC, "s", LIMITS))["commands"] == 40
+    assert config.at_once(LIMITS._replace(memory=64 << 30)) == 124
+    assert config.at_once(LIMITS._replace(memory=64 << 30, pids=1 << 20)) == 256
+    assert config.at_once(LIMITS._replace(pids=8)) == 1
 
 
 def test_the_token_is_nowhere_but_in_the_agents_standard_input() -> None:
