@@ -226,7 +226,14 @@ class Processes:
             await process.wait(rules.rest_of(process.record, YOUNG, sandboxes.now()))
         limit = None if query.limit_ms is None else query.limit_ms / 1000
         with self._logs.open(process.record) as reader:
-            found = follow(reader, process, query.from_offset, to_end=query.follow, limit=limit)
+            found = follow(
+                reader,
+                process,
+                query.from_offset,
+                to_end=query.follow,
+                limit=limit,
+                settle=self.watches.settle,
+            )
             async with aclosing(found), aclosing(_active(sandbox, process, found)) as active:
                 yield active
 

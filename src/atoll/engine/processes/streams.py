@@ -6,7 +6,7 @@ The stream is the same whether the process runs, has ended, or its sandbox is as
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -32,6 +32,10 @@ QUIET = 0.1
 """Seconds without output after which a follower is told so (a HEARTBEAT): what it has of a line is
 all there is for now."""
 
+
+HEARD = 0.2
+"""Seconds until an end that is in the log and that no agent has told yet is stored by what the log says:
+who asks the agent again waits up to 5 s where a connection broke."""
 
 STORED = 2.0
 """Seconds that the end of a process is held back until it is stored, so that who was told of it
@@ -135,8 +139,17 @@ class Process:
         return self.done.is_set()
 
 
+Settle = Callable[[Process], Awaitable[object]]
+
+
 async def follow(
-    log: LogReader, process: Process, from_offset: int, *, to_end: bool, limit: float | None
+    log: LogReader,
+    process: Process,
+    from_offset: int,
+    *,
+    to_end: bool,
+    limit: float | None,
+    settle: Settle | None = None,
 ) -> AsyncGenerator[Frame, None]:
     """Yield the frames from *from_offset* on.
 
@@ -146,6 +159,7 @@ async def follow(
         from_offset: what the caller has already.
         to_end: wait for more until the process ends.
         limit: seconds after which the stream ends anyway, with END; None: none.
+        settle: stores the end that is in the log, if it can.
     """
     cut, pace = Cut(from_offset), _Pace(limit)
     log.seek(from_offset)
@@ -155,7 +169,7 @@ async def follow(
         found = await asyncio.to_thread(log.read) if log.more else []
         for frame in found:
             if frame.kind in TERMINAL:
-                await process.wait(STORED)
+                await _stored(process, settle)
             for part in cut.take(frame):
                 yield part
             if frame.kind in TERMINAL:
@@ -174,6 +188,13 @@ async def follow(
             yield Frame(Kind.HEARTBEAT, b"")
         else:
             await process.wait(pace.next())
+
+
+async def _stored(process: Process, settle: Settle | None) -> None:
+    """Wait until the end that was read is stored, or cannot be."""
+    if settle and not await process.wait(HEARD):
+        await settle(process)
+    await process.wait(STORED)
 
 
 class _Pace:

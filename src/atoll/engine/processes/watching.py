@@ -192,6 +192,13 @@ class Watches:
         if not await self._settle_by_log(process):
             await self.fail(process, error)
 
+    async def settle(self, process: Process) -> None:
+        """Store the end that is in the log: who reads it there may know before the agent tells."""
+        try:
+            await self._settle_by_log(process)
+        except SandboxError as error:  # a full disk, for the store: the agent tells it again
+            log.info("end not stored yet", process=process.record.uid, reason=str(error))
+
     async def _settle_by_log(self, process: Process) -> bool:
         try:
             exit = await asyncio.to_thread(self._logs.exit, process.record)

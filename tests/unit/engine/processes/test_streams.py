@@ -141,6 +141,26 @@ async def test_an_end_is_told_when_it_is_stored(log: Log, monkeypatch: pytest.Mo
     assert list(await kinds(log, Process(record())))[-1].kind == Kind.EXITED
 
 
+async def test_an_end_that_no_agent_tells_is_stored_by_who_reads_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart of the engine the agent may be asked seconds later than the log is read."""
+    monkeypatch.setattr(streams, "HEARD", 0.01)
+    log.add(output(0, b"hello"), exited(5))
+    process, asked = Process(record()), []
+
+    async def settle(which: Process) -> None:
+        asked.append(which)
+        which.done.set()
+
+    with log.open() as reader:
+        found = [
+            frame
+            async for frame in follow(reader, process, 0, to_end=True, limit=None, settle=settle)
+        ]
+    assert (found[-1].kind, asked) == (Kind.EXITED, [process])
+
+
 async def test_without_follow_the_stream_ends_where_the_log_does(log: Log) -> None:
     log.add(output(0, b"abc"))
     found = list(await kinds(log, Process(record()), to_end=False))
