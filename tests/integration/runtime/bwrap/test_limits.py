@@ -89,3 +89,52 @@ async def test_a_process_that_took_the_number_of_a_sandbox_is_left_alone(
     watch.add("gone", families[1].watched(1)._replace(identity="of another"))
     watch._enforce(watch._watched)
     assert families[1].alive == 3
+
+
+async def test_what_cannot_be_measured_in_time_counts_in_full(
+    families: list[Family], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand processes that share memory would have nobody else looked after for half a minute."""
+    sharing = families[0]
+    watch = MemoryWatch()
+    watch.add("sharing", sharing.watched(150))
+    watch._enforce(watch._watched)
+    assert sharing.alive == 3
+    monkeypatch.setattr(limits, "EXACT", 0.0)
+    watch._enforce(watch._watched)
+    assert limits.kills(sharing.events) == 1
+
+
+HOLES = """
+import mmap, os, time
+if os.fork():
+    time.sleep(60)
+open("/proc/self/oom_score_adj", "w").write("700")
+size = 40 << 30
+held = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+held.madvise(mmap.MADV_NOHUGEPAGE)
+for at in range(0, size, 2 << 20):
+    held[at]
+os.write(1, b"ready\\n")
+time.sleep(60)
+"""
+
+
+async def test_page_tables_count(tmp_path: Path) -> None:
+    """A process that reads where nothing is has 80 MiB of them, and next to no memory."""
+    process = subprocess.Popen([sys.executable, "-c", HOLES], stdout=subprocess.PIPE)
+    assert process.stdout
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        events = tmp_path / "events"
+        limits.make_events(events)
+        identity = procfs.identity(process.pid) or ""
+        watch = MemoryWatch()
+        for limit, kills in ((300 << 20, 0), (60 << 20, 1)):
+            watch.add("holes", Watched(process.pid, identity, limit, events))
+            watch._enforce(watch._watched)
+            assert limits.kills(events) == kills
+    finally:
+        for one in reversed(tree.members(process.pid)):
+            os.kill(one.pid, signal.SIGKILL)
+        process.communicate()
