@@ -83,6 +83,10 @@ class Admission:
         """Return what the node lacks for so many more starts of new sandboxes."""
         return shortage(self.free(), self._kept, self._starting + starts, new=True)
 
+    def taken(self, namespace: str, limit: int) -> SandboxError:
+        """Return what a caller is told when other engines have the last places of a namespace."""
+        return self._full(f"namespace {namespace!r}", namespace, limit)
+
     def _refusal(self, namespace: str, limit: int | None, *, new: bool) -> SandboxError | None:
         own = self._live[namespace]
         if limit is not None and own >= limit:

@@ -64,6 +64,7 @@ TOPICS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "namespace": {"namespaces": ("name",)},
     "key": {"keys": ("id",)},
     "meta": {"meta": ("name",)},
+    "places": {"places": ("namespace",)},
 }
 """Topic → table → columns of the key: rows with the same key are one object."""
 

@@ -52,6 +52,10 @@ class Copy:
         """Return the rows of a query."""
         return self._rows.execute(sql, values).fetchall()
 
+    def look(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what *query* finds; it changes nothing."""
+        return query(self._rows)
+
     def attempt(self, job: Callable[[sqlite3.Connection], T]) -> Tried:
         """Run *job*; return what it did, undone.
 

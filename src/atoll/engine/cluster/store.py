@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from atoll.engine.cluster import documents
+from atoll.engine.cluster import documents, places
 from atoll.engine.cluster.documents import LABELS, PLURALS, SANDBOX, Key, Object, Rows
 from atoll.engine.cluster.rows import Copy, Tried
 from atoll.engine.store.record import Record
@@ -156,6 +156,17 @@ class ClusterStore(Store):
             await self._mirrors[SANDBOX].catch_up()
         except ApiError as error:
             raise status.unavailable(error) from error
+
+    async def place(self, record: Record, limit: int) -> bool:
+        """See `Store.place`."""
+        if await self.write(places.taking(record, limit)):
+            return True
+        held = self._copy.look(lambda rows: places.over(rows, record.namespace))
+        await self.catch_up()  # a place that is known by now has a start that is known after this
+        now = self._copy.look(lambda rows: places.over(rows, record.namespace))
+        ended = [one for one in held if one in now]
+        await self.write(places.freeing(record.namespace, ended))
+        return await self.write(places.taking(record, limit))
 
     def _heard(self, name: str, found: Object | None) -> None:
         """An object is another one now: take it over into the copy."""

@@ -117,6 +117,12 @@ async def part(box: "Sandbox") -> None:
         box.left()
 
 
+def uncount(box: "Sandbox") -> None:
+    """Give back the place of a container that another engine has ended meanwhile, if it has one."""
+    if (box.namespace, box.id) in box.shared.live:
+        box.left()
+
+
 def note_use(box: "Sandbox", record: Record) -> None:
     """Count what was used by way of other engines as activity."""
     if record.last_activity_at:
@@ -129,6 +135,8 @@ async def followed(box: "Sandbox") -> None:
     await box.settle()
     if await box.shared.store.get(box.namespace, box.id) != box.record:
         await box.alone("follow", lambda: _follow(box))
+    if box.transition is None and not (box.record and box.record.live):
+        uncount(box)  # what this engine was about to end, another one has
     await meet(box)
 
 

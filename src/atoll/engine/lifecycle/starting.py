@@ -1,11 +1,13 @@
 """How a sandbox starts, wakes from a stop, or fails to: the work of the transition ``start``."""
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from atoll.engine.capacity import warm
+from atoll.engine.capacity.admission import LOOK_AGAIN
 from atoll.engine.capacity.warm import Warm
 from atoll.engine.commands.operations import Operations
 from atoll.engine.egress import control, effective
@@ -36,23 +38,27 @@ async def start(box: "Sandbox") -> None:
         if not joining.may_take(box):
             raise box.entry.outpaced()
         await ending.clean_up(box)
+    joining.uncount(box)
     shared, wanted = box.shared, box.wanted
     rules.instance(wanted.instance_type or "", shared.settings.instance_types)
     shared.lifecycle.parts.runtime(wanted.runtime or "")
     found = await box.load()
     shared.lifecycle.egress.check_internet(found.wanted.enable_internet if found else None)
+    deadline = time.monotonic() + (wanted.queue_ms or 0) / 1000
     await shared.admission.enter(
         box.namespace,
         box.defaults.max_instances,
         (wanted.queue_ms or 0) / 1000,
         new=found is None or found.in_force is None,
     )
-    before = found.state if (found := await box.load()) else State.CREATED
+    before = State.CREATED
     try:
+        if found := await box.load():
+            before = found.state
         if ready := await _warm(box, wanted):
             endpoint = await _assigned(box, ready)
         else:
-            endpoint = await _made(box, wanted)
+            endpoint = await _made(box, wanted, deadline)
         await _started(box, endpoint)
     except BaseException as error:
         await _not_started(box, before)
@@ -105,7 +111,16 @@ def _in_force_of(box: "Sandbox", told: InForce, record: Record) -> InForce:
     return msgspec.structs.replace(told, env=env)
 
 
-async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
+async def _placed(box: "Sandbox", record: Record, deadline: float) -> None:
+    """Take a place of the namespace, among all engines, for a start that is recorded."""
+    limit, shared = box.defaults.max_instances, box.shared
+    while limit is not None and not await shared.store.place(record, limit):
+        if time.monotonic() >= deadline:
+            raise shared.admission.taken(box.namespace, limit)
+        await asyncio.sleep(LOOK_AGAIN)
+
+
+async def _made(box: "Sandbox", wanted: SandboxOptions, deadline: float) -> Endpoint:
     """Start a container for *box*."""
     shared = box.shared
     size = rules.instance(wanted.instance_type or "", shared.settings.instance_types)
@@ -115,6 +130,7 @@ async def _made(box: "Sandbox", wanted: SandboxOptions) -> Endpoint:
     record = await box.entry.start(shared.new_name(), shared.new_name())
     shared.faults.at("start.recorded")
     shared.live[record.key] = box
+    await _placed(box, record, deadline)
     authority = await control.prepare(box)
     record = box.record or record
     launch = Launch(record, origin.options, size, variables.layers(box.defaults, record))
@@ -157,6 +173,13 @@ async def _started(box: "Sandbox", endpoint: Endpoint) -> None:
 
 
 async def _not_started(box: "Sandbox", before: State) -> None:
+    try:
+        await _undone(box, before)
+    finally:  # whoever destroys it meanwhile cancels this, too
+        box.left()
+
+
+async def _undone(box: "Sandbox", before: State) -> None:
     await box.entry.settle()
     box.forget_endpoint()
     record = box.record
@@ -169,4 +192,3 @@ async def _not_started(box: "Sandbox", before: State) -> None:
         except ContainerNotReadyError as error:
             if not outpaced(error):  # another engine took it over
                 raise
-    box.left()

@@ -106,6 +106,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
             namespace TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL,
             PRIMARY KEY (namespace, name)) WITHOUT ROWID""",
     ),
+    # Only engines that share their records have rows in it.
+    (
+        """CREATE TABLE places (
+            namespace TEXT NOT NULL, sandbox TEXT NOT NULL, generation INTEGER NOT NULL,
+            PRIMARY KEY (namespace, sandbox)) WITHOUT ROWID""",
+    ),
 )
 
 

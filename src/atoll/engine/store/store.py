@@ -42,6 +42,14 @@ class Store(Database):
     async def catch_up(self) -> None:
         """Make sure that what is read next is all that is stored now, whoever wrote it."""
 
+    async def place(self, record: Record, limit: int) -> bool:  # noqa: ARG002
+        """Take one of the *limit* places of a namespace for a start that is recorded.
+
+        Returns:
+            Whether one was free. An engine that is alone counts by itself (`Admission`).
+        """
+        return True
+
     async def get(self, namespace: str, id: str) -> Record | None:
         """See `Directory.get`."""
         rows = await self.read(
