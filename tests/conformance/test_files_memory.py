@@ -2,34 +2,14 @@
 
 import resource
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import atoll
+from conformance import remains
 
 MIB = 1 << 10
 """In KiB, as the kernel counts resident memory."""
-
-
-def _status(pid: str | int, name: str) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
-
-
-def _engine(url: str) -> str:
-    return Path(url.removeprefix("unix://")).with_name("engine.lock").read_text().strip()
-
-
-def _agent(engine_id: str) -> Callable[[], int]:
-    """Return what tells the peak of the agents of the engine: of each, its own cgroup's."""
-    names = ("memory.max_usage_in_bytes", "memory.peak")
-    files = [
-        path
-        for name in names
-        for path in Path("/sys/fs/cgroup").glob(f"**/atoll/{engine_id}/*/agent/{name}")
-    ]
-    return lambda: max((int(path.read_text()) for path in files), default=0) >> 10
 
 
 @pytest.mark.slow
@@ -43,11 +23,10 @@ async def test_f04_a_listing_of_a_hundred_thousand_needs_no_memory(
     await sandbox.exec(["sh", "-c", script], timeout=120)
     peaks: dict[str, Callable[[], int]] = {
         "client": lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-        "engine": lambda: _status(_engine(url), "VmHWM"),
+        "engine": lambda: remains.status(remains.engine_pid(url), "VmHWM"),
     }
     if level != "kubernetes":  # an agent's cgroup is its node's there
-        async with atoll.connect(url) as env:
-            peaks["agent"] = _agent((await env.version()).engine_id)
+        peaks["agent"] = remains.agent_peak(await remains.agents(url))
     assert await _count(sandbox, "few") == 5_000
     before = {name: peak() for name, peak in peaks.items()}
     assert all(before.values())

@@ -133,13 +133,13 @@ async def _held(url: str, sandbox: atoll.Sandbox) -> dict[str, int]:
     """Return what may not grow: descriptors, processes, zombies, files."""
     script = "ls -A /tmp /workspace | wc -l; cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '"
     files, zombies = (await sandbox.exec(["sh", "-c", script])).stdout.split()
-    cgroup = max(await remains.agents(url), key=lambda path: path.stat().st_mtime)
-    agents = remains.processes(cgroup)
+    agent = max(await remains.agents(url), key=lambda one: one.born())
+    agents = agent.processes()
     return {
         "descriptors of the engine": max(remains.descriptors(remains.engine_pid(url)), 200),
         "descriptors of the agent": max(remains.descriptors(min(agents)), KEPT),
         "processes of the agent": max(len(agents), 8),
-        "processes of commands": len(remains.processes(cgroup.with_name("user"))),
+        "processes of commands": len(agent.commands()),
         "zombies": int(zombies),
         "files": int(files),
     }
