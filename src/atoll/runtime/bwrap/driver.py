@@ -31,7 +31,7 @@ from atoll.host.threads import run_to_end
 from atoll.runtime.base import Container, ContainerSpec, Mount, Usage
 from atoll.runtime.bwrap import command, filter, groups, handover, program, tree
 from atoll.runtime.bwrap.groups import Groups
-from atoll.runtime.bwrap.limits import MemoryWatch, Watched, kills, make_events
+from atoll.runtime.bwrap.limits import MemoryWatch, Watched, kills, make_events, score
 from atoll.runtime.bwrap.records import Record, Records
 from atoll.runtime.oci import agent_bundle, bundle, cgroup
 from atoll.runtime.oci.agent_bundle import AgentBundle
@@ -119,7 +119,11 @@ class BwrapRuntime:
         record = self._records.read(host_ref)
         if record and record.pid and "memory" not in groups.held(record.group):
             one = Watched(
-                record.pid, record.identity, record.memory, handover.events(record.run_dir)
+                record.pid,
+                record.identity,
+                record.memory,
+                handover.events(record.run_dir),
+                score(record.pid) if record.score is None else record.score,
             )
             self.watch.add(host_ref, one)
 
@@ -147,7 +151,10 @@ class BwrapRuntime:
             async with asyncio.timeout(self._timeout):
                 pid = await self._first_process(spec, info)
                 identity = procfs.identity(pid) or ""
-                known = msgspec.structs.replace(record, pid=pid, identity=identity)
+                # Before it has any command: root inside can raise the score of the agent.
+                known = msgspec.structs.replace(
+                    record, pid=pid, identity=identity, score=score(pid)
+                )
                 await run_to_end(self._records.write, spec.host_ref, known)
                 told = await handover.tell(config, handover.agent_config(spec, group))
         if not told or not identity or procfs.identity(pid) != identity:

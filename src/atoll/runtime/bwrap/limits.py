@@ -62,12 +62,16 @@ def of_processes(spec: ContainerSpec, held: Collection[str] = ()) -> dict[str, i
 
 
 class Watched(NamedTuple):
-    """A sandbox: its first process, what it may have in bytes, and the file with its count."""
+    """A sandbox: its first process, what it may have in bytes, and the file with its count.
+
+    `score` is the oom_score_adj that its agent was started with: root inside can give it a higher one.
+    """
 
     pid: int
     identity: str
     limit: int
     events: Path
+    score: int
 
 
 def make_events(path: Path) -> None:
@@ -83,22 +87,22 @@ def kills(path: Path) -> int:
 
 
 def victims(
-    sizes: Mapping[int, int], scores: Mapping[int, int], first: int, limit: int
+    sizes: Mapping[int, int], scores: Mapping[int, int], spared: int, limit: int
 ) -> list[int]:
     """Return which processes are to be ended so that the rest fit, the largest first. Pure.
 
     Args:
         sizes: bytes of each process.
-        scores: oom_score_adj of each: the agent and its supervisors have that of the first process,
-            commands a higher one, which they cannot lower.
-        first: the first process.
+        scores: oom_score_adj of each: commands have a higher one than the agent and its supervisors,
+            and cannot lower it.
+        spared: the score up to which none is ended.
         limit: bytes of all.
     """
     left, found = sum(sizes.values()), []
     for pid in sorted(sizes, key=sizes.__getitem__, reverse=True):
         if left <= limit:
             break
-        if scores.get(pid, 0) > scores.get(first, 0):
+        if scores.get(pid, 0) > spared:
             found.append(pid)
             left -= sizes[pid]
     return found
@@ -117,7 +121,7 @@ def enforce(one: Watched, family: Iterable[procfs.Stat]) -> int:
         return 0
     # Pages that processes share were counted for each of them.
     sizes = rough | _exact(rough)
-    chosen = victims(sizes, {pid: _score(pid) for pid in started}, one.pid, one.limit)
+    chosen = victims(sizes, {pid: score(pid) for pid in started}, one.score, one.limit)
     if chosen:  # told before it happens: who waits for one of them then reads it
         one.events.write_text(f"{_EVENT} {kills(one.events) + len(chosen)}\n")
     for pid in chosen:
@@ -189,7 +193,8 @@ def _kilobytes(pid: int, file: str, pattern: re.Pattern[str]) -> int:
     return 0
 
 
-def _score(pid: int) -> int:
+def score(pid: int) -> int:
+    """Return the oom_score_adj of a process; 0: it has ended."""
     with suppress(OSError, ValueError):
         return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
     return 0

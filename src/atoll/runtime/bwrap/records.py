@@ -15,6 +15,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     group: str = ""  # its control group; "": it has none
     pid: int = 0  # 0: not told its configuration yet
     identity: str = ""
+    score: int | None = None  # oom_score_adj of its agent at the start; None: of an earlier engine
     stopped: tuple[int, ...] | None = None  # processes stopped before a pause; None: not paused
 
 

@@ -177,6 +177,8 @@ def test_memory_of_a_sandbox_as_a_whole_is_bounded_and_the_reason_told(host: Hos
     assert (done.exit_code != 0, done.oom_killed) == (True, True)
     assert box.exec(["echo", "served"]).stdout == "served\n"
     assert not box.exec(["true"]).oom_killed
+    box.exec("for pid in 1 2 3; do echo 1000 > /proc/$pid/oom_score_adj; done")  # protects nobody
+    assert box.exec(["python3", "-c", HOG]).oom_killed
     box.destroy()
     nobody_is_left(host)
 

@@ -42,7 +42,7 @@ class Family:
 
     def watched(self, limit: int) -> Watched:
         pid = self.process.pid
-        return Watched(pid, procfs.identity(pid) or "", limit << 20, self.events)
+        return Watched(pid, procfs.identity(pid) or "", limit << 20, self.events, limits.score(pid))
 
     @property
     def alive(self) -> int:
@@ -131,7 +131,7 @@ async def test_page_tables_count(tmp_path: Path) -> None:
         identity = procfs.identity(process.pid) or ""
         watch = MemoryWatch()
         for limit, kills in ((300 << 20, 0), (60 << 20, 1)):
-            watch.add("holes", Watched(process.pid, identity, limit, events))
+            watch.add("holes", Watched(process.pid, identity, limit, events, 0))
             watch._enforce(watch._watched)
             assert limits.kills(events) == kills
     finally:
