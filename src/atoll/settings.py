@@ -79,6 +79,10 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """MB (10^6 bytes) of the disk that sandboxes leave free: no layer grows into it, none is made
     within it. At 0 a full disk breaks the layer store of all sandboxes."""
 
+    unpacked_mb: Spare = 4_000
+    """MB (10^6 bytes) of backups that were put back and are kept unpacked, so that the next time shares
+    their files; those that were not used for longest go first. 0: none. Needs layers on btrfs."""
+
     bucket_endpoints: tuple[str, ...] = ()
     """Endpoints of buckets (``http://minio.internal:9000``) that are reached from the host's network.
     All others are reached as the sandbox itself could, so never on private addresses."""

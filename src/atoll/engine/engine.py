@@ -43,6 +43,7 @@ from atoll.engine.storage.forks import Forks
 from atoll.engine.storage.mounts import Mounts
 from atoll.engine.storage.room import Room
 from atoll.engine.storage.snapshots import Snapshots
+from atoll.engine.storage.unpacked import Unpacked
 from atoll.engine.storage.vaults import Vaults
 from atoll.engine.storage.volume_contents import VolumeContents
 from atoll.engine.storage.volumes import Volumes
@@ -143,7 +144,8 @@ class Engine:
         self.snapshots = Snapshots(self._shared)
         self.exports = Exports(self._shared, self.snapshots)
         self.forks = Forks(self._shared, self.snapshots, self.sandbox)
-        self.backups = Backups(store, Vaults.of(settings), lifecycle.faults)
+        unpacked = Unpacked(parts.layers, settings, lifecycle.faults)
+        self.backups = Backups(store, Vaults.of(settings), unpacked, lifecycle.faults)
         self._disk_use = DiskUse(parts.layers.usage)
         self.disk = Disk(self._shared, self.snapshots, self.backups)
         self._sandboxes: WeakValueDictionary[tuple[str, str], Sandbox] = WeakValueDictionary()

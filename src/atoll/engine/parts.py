@@ -21,6 +21,7 @@ from atoll.network.gateway.client import Handle
 from atoll.network.gateway.protocol import Decision, Put, StatusReport
 from atoll.network.policy import SandboxPolicy
 from atoll.runtime.base import Runtime
+from atoll.storage.btrfs_trees import BtrfsTrees
 from atoll.storage.capacity import Space
 from atoll.storage.idmap import IdRanges
 from atoll.wire.sandbox import ImageInfo
@@ -94,10 +95,15 @@ class Snapshots(Protocol):
 
 
 class Layers(Protocol):
-    """`atoll.storage.layers`: the writable layer of each sandbox."""
+    """`atoll.storage.layers`: the writable layer of each sandbox.
+
+    `trees` is None where layers share no blocks.
+    """
 
     @property
     def snapshots(self) -> Snapshots: ...
+    @property
+    def trees(self) -> BtrfsTrees | None: ...
     async def create(self, layer_id: str, size_bytes: int) -> object: ...
     async def attach(self, layer_id: str) -> Path: ...
     async def exists(self, layer_id: str) -> bool: ...

@@ -17,6 +17,9 @@ UNFINISHED = ".new-"
 SNAPSHOTS = ".snapshots"
 """Where `btrfs_snapshots` has its subvolumes, among those of the layers."""
 
+TREES = ".trees"
+"""Where `btrfs_trees` has its subvolumes."""
+
 SPARE = 16 << 20
 """Bytes over its limit that a full layer may take while it is mounted: the kernel reserves for the
 worst case, and what it uses is less than one."""
@@ -313,7 +316,8 @@ class BtrfsLayers:
 
     def _sweep_groups(self, fd: int) -> None:
         """Remove groups of subvolumes that are gone; the kernel does so itself since 6.11."""
-        kept = [*self.folder.glob("*"), *(self.folder / SNAPSHOTS).glob("*")]
+        folders = (self.folder, self.folder / SNAPSHOTS, self.folder / TREES)
+        kept = [path for folder in folders for path in folder.glob("*")]
         alive = {btrfs.subvolume_id(path) for path in kept if btrfs.is_subvolume(path)}
         for group in self._sysfs().subvolume_groups():
             if group >= btrfs.FIRST_FREE_ID and group not in alive:

@@ -25,6 +25,7 @@ from atoll.settings import StorageSettings
 from atoll.storage import btrfs, capacity
 from atoll.storage.btrfs_layers import BtrfsLayers
 from atoll.storage.btrfs_snapshots import BtrfsSnapshots
+from atoll.storage.btrfs_trees import BtrfsTrees
 from atoll.storage.capacity import Space
 from atoll.storage.ext4_layers import Ext4Layers
 from atoll.storage.ext4_snapshots import Ext4Snapshots
@@ -65,6 +66,7 @@ class LayerStore:
         self.snapshots = Snapshots(
             _snapshots(self._layers), self._mounted, self._admit, self.has_failed
         )
+        self.trees = BtrfsTrees(self._layers) if isinstance(self._layers, BtrfsLayers) else None
 
     @property
     def kind(self) -> str:
@@ -94,6 +96,8 @@ class LayerStore:
         """Remove what a killed engine left half-made; wait with it where the disk is full."""
         try:
             await self.snapshots.open()
+            if self.trees:
+                await asyncio.to_thread(self.trees.sweep)
             await asyncio.to_thread(self._layers.refresh_limit, self._reserve)
         except OSError as error:
             if not self._layers.failed:

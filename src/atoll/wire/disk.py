@@ -15,7 +15,9 @@ class DiskQuery(Request, frozen=True, kw_only=True):
 
 
 class DiskEntry(Result, frozen=True, kw_only=True):
-    """Something that takes disk. `kind`: sandbox, snapshot, backup or volume; bytes.
+    """Something that takes disk. `kind`: sandbox, snapshot, backup, unpacked or volume; bytes.
+
+    What is unpacked is a backup that was put back, kept so that the next time is quick.
 
     `size` counts blocks that several refer to for each of them: a fork counts in full. What is of
     kind bucket is a backup that takes its place there, and none of this host's.
@@ -49,8 +51,9 @@ class Collect(Request, frozen=True, kw_only=True):
 
 
 class Collectable(Result, frozen=True, kw_only=True):
-    """Something nobody needs. `reason`: expired or orphaned; `kind` also layer, archive or note.
+    """Something nobody needs. `reason`: expired, orphaned or cached; `kind` also layer, archive or note.
 
+    What is cached is made again when it is needed.
     A note is of a backup in a bucket: it goes when the bucket was asked and has nothing of it.
     """
 

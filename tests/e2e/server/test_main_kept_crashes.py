@@ -28,7 +28,9 @@ pytestmark = [
 
 NAMESPACE = "/v2/namespaces/N"
 BOX = NAMESPACE + "/sandboxes/box"
-POINTS = [point for point in KEPT if not point.startswith(("mount.", "unmount.", "tunnel."))]
+POINTS = [
+    point for point in KEPT if not point.startswith(("mount.", "unmount.", "tunnel.", "share."))
+]
 IN_BUCKETS = [point for point in POINTS if point.startswith(("backup.", "unpack."))]
 SOME = ["fork.recorded", "restore.recorded", "backup.written", "resize.limited",
         "contents.removed"]  # fmt: skip

@@ -10,6 +10,8 @@ The path is taken as it is written: no component of it may be a link, so that wh
 target a link elsewhere gets a refusal and not other files.
 """
 
+import errno
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from atoll.agent.files.packing import Packer
 from atoll.agent.files.pathnames import Place, to_text
 from atoll.agent.files.requests import Fields
 from atoll.agent.files.streams import Stream
+from atoll.wire.frames import Kind
 
 
 def backup(stream: Stream, fields: Fields) -> None:
@@ -46,6 +49,42 @@ def backup(stream: Stream, fields: Fields) -> None:
 def restore(stream: Stream, fields: Fields) -> dict[str, Any]:
     """Unpack the body into a new directory, which then takes the place of ``path``."""
     path = fields.path()
+    with _replacing(path) as stage:
+        unpacker = unpacking.Unpacker(stage.directory, outside_links=True, keep_owner=True)
+        try:
+            unpacker.unpack(stream)
+        finally:
+            unpacker.close()
+    return {"path": to_text(path), "files": unpacker.files, "size": unpacker.size}
+
+
+def place(stream: Stream, fields: Fields) -> dict[str, Any]:
+    """Tell of a new directory that the engine fills from outside; then it takes the place of ``path``.
+
+    Raises:
+        ValidationFailedError: what was made in it cannot be seen here.
+    """
+    path = fields.path()
+    with _replacing(path) as stage:
+        stream.send_json(Kind.REPLY, {"path": to_text(path), "stage": to_text(stage.name)})
+        told = json.loads(b"".join(map(bytes, stream.body())))
+        if _names(stage.directory) != told["entries"]:
+            raise errors.ValidationFailedError("what was made from outside is not seen inside")
+    return {"path": to_text(path)}
+
+
+def _names(directory: int) -> int:
+    """Count by a new descriptor: btrfs shows an old one no name that came after it."""
+    here = walking.open_directory(b".", directory)
+    try:
+        return len(os.listdir(here))
+    finally:
+        os.close(here)
+
+
+@contextmanager
+def _replacing(path: bytes) -> Iterator[unpacking.Stage]:
+    """Have a new directory that takes the place of *path* when the block has ended."""
     with _strictly(path, make=True) as place:
         existing = place.stat()
         unpacking.refuse_no_directory(place, existing)
@@ -53,17 +92,23 @@ def restore(stream: Stream, fields: Fields) -> dict[str, Any]:
             _refuse_mounts(place)
         with unpacking.staged(place, inside=False) as stage:
             stage.plain()
-            unpacker = unpacking.Unpacker(stage.directory, outside_links=True, keep_owner=True)
-            try:
-                unpacker.unpack(stream)
-            finally:
-                unpacker.close()
+            yield stage
             with pathnames.blame(path):
-                if existing is None:
-                    stage.become(place)
-                else:
-                    stage.take_over(place, existing)
-    return {"path": to_text(path), "files": unpacker.files, "size": unpacker.size}
+                if existing is not None or not _became(stage, place):
+                    stage.take_over(place, existing or place.require())
+
+
+def _became(stage: unpacking.Stage, place: Place) -> bool:
+    """Take a name that was free; False: it is another directory's by now, of a restore beside this."""
+    try:
+        stage.become(place)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+        unpacking.refuse_no_directory(place, place.require())
+        _refuse_mounts(place)
+        return False
+    return True
 
 
 def _refuse_mounts(place: Place) -> None:

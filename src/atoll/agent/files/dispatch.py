@@ -14,6 +14,7 @@ start. Answers are JSON in camel case. Frames, caller → agent ⇢ agent → ca
 ``fs.upload``         DATA* (a tar archive) END ⇢ REPLY `UploadResult`
 ``fs.backup``         as ``fs.download``
 ``fs.restore``        as ``fs.upload``
+``fs.place``          ⇢ REPLY `Place` DATA* (JSON: how many names there are now) END ⇢ REPLY
 ``fs.watch``          ⇢ (EVENT | HEARTBEAT)* END; CANCEL stops it
 all others            ⇢ REPLY
 ====================  ======================================================================
@@ -56,6 +57,7 @@ OPERATIONS: Final = {
     "upload": "unpacking",
     "backup": "backups",
     "restore": "backups",
+    "place": "backups",
     "watch": "watching",
     "check_changes": "versions",
 }
@@ -74,7 +76,7 @@ def serve(connection: socket.socket, header: Mapping[str, Any], procs: Sequence[
         header: the payload of the HEADER frame, with ``cwd`` filled in.
         procs: cgroup.procs files of the commands' cgroup, if the operation is of `RUN_PROGRAMS`.
     """
-    has_body = header.get("op") in {"fs.write_file", "fs.upload", "fs.restore"}
+    has_body = header.get("op") in {"fs.write_file", "fs.upload", "fs.restore", "fs.place"}
     stream = Stream(connection, has_body=has_body, procs=procs)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, _interrupt)

@@ -140,7 +140,7 @@ def _drop_rest(sock: socket.socket) -> None:
 
 def _remove_leftovers(worker: int, header: Mapping[str, Any]) -> None:
     """Remove what a killed upload had unpacked; other changes have no name before they are done."""
-    if header.get("op") in {"fs.upload", "fs.restore"}:
+    if header.get("op") in {"fs.upload", "fs.restore", "fs.place"}:
         path = Fields(header).path()
         for directory in (path, os.path.dirname(path)):
             with suppress(OSError, errors.SandboxError):

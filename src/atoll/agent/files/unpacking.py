@@ -71,7 +71,7 @@ class Stage:
     """Our own directory for the members, in or beside the target."""
 
     def __init__(self, parent: int, name: bytes, target: int) -> None:
-        self._parent, self._name, self.target = parent, name, target
+        self._parent, self.name, self.target = parent, name, target
         os.mkdir(name, 0o700, dir_fd=parent)
         self.directory = walking.open_directory(name, parent)
 
@@ -85,7 +85,7 @@ class Stage:
         """Give the directory the name of the target, which must not exist."""
         os.fchmod(self.directory, 0o755)
         merging.sync(self.directory)
-        os.rename(self._name, place.name, src_dir_fd=self._parent, dst_dir_fd=place.directory)
+        os.rename(self.name, place.name, src_dir_fd=self._parent, dst_dir_fd=place.directory)
         place.sync()
 
     def take_over(self, place: Place, existing: os.stat_result) -> None:
@@ -96,7 +96,7 @@ class Stage:
         os.fchmod(self.directory, stat.S_IMODE(existing.st_mode))
         merging.sync(self.directory)
         try:
-            kernel.exchange(self._parent, self._name, place.name)
+            kernel.exchange(self._parent, self.name, place.name)
         except OSError as error:
             if error.errno not in _NO_EXCHANGE:
                 raise
@@ -117,21 +117,21 @@ class Stage:
         Who dies there leaves the directory that was there beside it, under a name that no clean-up
         knows.
         """
-        aside = self._name.removesuffix(spools.TEMPORARY_END) + b".old"
+        aside = self.name.removesuffix(spools.TEMPORARY_END) + b".old"
         here = {"src_dir_fd": self._parent, "dst_dir_fd": self._parent}
         os.rename(place.name, aside, **here)
         try:
-            os.rename(self._name, place.name, **here)
+            os.rename(self.name, place.name, **here)
         except BaseException:
             os.rename(aside, place.name, **here)
             raise
-        self._name = aside
+        self.name = aside
 
     def discard(self) -> None:
         """Delete what is left of it."""
         os.close(self.directory)
         with suppress(FileNotFoundError):
-            deleting.delete_tree(self._parent, self._name, one_device=True)
+            deleting.delete_tree(self._parent, self.name, one_device=True)
 
 
 @contextmanager

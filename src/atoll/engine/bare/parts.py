@@ -84,6 +84,8 @@ class BareImages:
 class Storeless:
     """What layers are asked that are in no store of the engine's own: nothing to look after."""
 
+    trees = None
+
     async def settle(self, layer_id: str, size_bytes: int) -> None:
         """Their size is nobody's here."""
 

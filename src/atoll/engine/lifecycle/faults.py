@@ -46,6 +46,7 @@ KEPT: Final = (
     *_named("restore", ("stopped", "recorded")),
     *_named("backup", ("writing", "finished", "written", "recorded", "forgotten")),
     *_named("unpack", ("sending", "sent")),
+    *_named("share", ("unpacked", "kept", "shared", "sent")),
     *_named("import", ("unpacked", "kept")),
     *_named("volume", ("made", "recorded", "forgotten")),
     *_named("resize", ("limited", "recorded")),

@@ -21,6 +21,7 @@ from atoll.engine.link import early
 from atoll.engine.link.link import Link, LinkError, SilenceError
 from atoll.engine.storage import archives
 from atoll.engine.storage.backup_options import check, directory, is_id
+from atoll.engine.storage.unpacked import NotSharedError, Unpacked, compare
 from atoll.engine.storage.vaults import Vaults, told_as
 from atoll.engine.store import record as rules
 from atoll.engine.store.shelf import Shelf
@@ -32,6 +33,7 @@ from atoll.errors import (
     BackupRestoreFailedError,
     InvalidBackupConfigError,
     SandboxError,
+    ValidationFailedError,
 )
 from atoll.storage.vault import Archives, Writing
 from atoll.wire.backups import (
@@ -78,12 +80,14 @@ class Backups:
     Args:
         store: an open store.
         vaults: where archives are.
+        unpacked: what of them is kept unpacked.
         faults: where a test has the engine die.
     """
 
-    def __init__(self, store: Store, vaults: Vaults, faults: Faults) -> None:
+    def __init__(self, store: Store, vaults: Vaults, unpacked: Unpacked, faults: Faults) -> None:
         self.shelf = Shelf(store, "backups", DirectoryBackup)
         self._vaults = vaults
+        self.unpacked = unpacked
         self._faults = faults
         self._tidying: asyncio.Task[None] | None = None
 
@@ -193,6 +197,8 @@ class Backups:
         """
         backup = await self.get(box.namespace, wanted.backup)
         target = directory(wanted.dir or backup.dir)
+        if shared := await self._shared(box, backup, target):
+            return shared
         header = {"op": "fs.restore", "path": target, "user": "0:0"}
         vault = self._vaults.holding(backup)
         async with (
@@ -204,12 +210,38 @@ class Backups:
                 async for piece in source.decompressed(backup.compression):
                     await link.send_piece(piece, SILENCE)
                     self._faults.at("unpack.sending")
-                _compare(backup, source.hex())
+                compare(backup, source.hex())
                 await link.send(Kind.END, b"{}")
                 self._faults.at("unpack.sent")
             reply = await link.reply(timeout=None, silence=SILENCE)
         done = _decoded(reply, UploadResult)
         return Restored(id=backup.id, dir=target, files=done.files, size=done.size)
+
+    async def _shared(
+        self, box: "Sandbox", backup: DirectoryBackup, target: str
+    ) -> Restored | None:
+        """Restore by sharing the files of a tree that is kept; None: it has to be unpacked inside.
+
+        Of a backup that another engine made nothing is kept: nobody here hears of its end.
+        """
+        async with box.use():
+            if not self.unpacked.suits(box, backup) or await self.shelf.find(backup.id) is None:
+                return None
+        with self.unpacked.used(backup.id):
+            archive = _read(self._vaults.holding(backup), backup.id)
+            if (account := await self.unpacked.obtain(backup, archive)) is None:
+                return None
+            if await self.shelf.find(backup.id) is None:  # deleted meanwhile: nobody else drops it
+                await self.unpacked.drop(backup.id)
+            header = {"op": "fs.place", "path": target, "user": "0:0"}
+            try:
+                async with _opened(box, header, BackupRestoreFailedError) as link:
+                    await self.unpacked.place(box, link, backup, target, account)
+                    await link.reply(timeout=None, silence=SILENCE)
+            except (NotSharedError, ValidationFailedError):
+                await self.get(box.namespace, backup.id)  # it may have been deleted meanwhile
+                return None
+        return Restored(id=backup.id, dir=target, files=account.files, size=account.size)
 
     async def get(self, namespace: str, id: str) -> DirectoryBackup:
         """Return a backup of a namespace; raise as `restore`."""
@@ -268,6 +300,7 @@ class Backups:
         for id in await self._vaults.local.orphans(self.shelf.ends):
             log.info("removing an orphaned archive", backup=id)
             await self._vaults.local.delete(id)
+        await self.unpacked.tidy(set(await self.shelf.ends()))
         if self._vaults.bucket and (self._tidying is None or self._tidying.done()):
             self._tidying = asyncio.create_task(self._tidy_bucket(self._vaults.bucket))
 
@@ -304,6 +337,7 @@ class Backups:
         async with self._vaults.holding(backup).deleting(backup.id):
             await self.shelf.delete(backup.id)
             self._faults.at("backup.forgotten")
+        await self.unpacked.drop(backup.id)
 
 
 def _disk(box: "Sandbox") -> int:
@@ -332,13 +366,6 @@ def _decoded(payload: bytes, type: type[T]) -> T:
         return msgspec.json.decode(payload, type=type)
     except msgspec.MsgspecError as error:
         raise LinkError(f"the agent's account of an archive is malformed ({error})") from error
-
-
-def _compare(backup: DirectoryBackup, sha256: str) -> None:
-    if sha256 != backup.sha256:
-        raise BackupRestoreFailedError(
-            "the archive is damaged: it is not what was stored", context={"backup": backup.id}
-        )
 
 
 @asynccontextmanager

@@ -25,7 +25,9 @@ T = TypeVar("T")
 MAX_ENTRIES = 1_000
 """Most entries that one answer tells one by one."""
 
-EXPIRED, ORPHANED = "expired", "orphaned"
+EXPIRED, ORPHANED, CACHED = "expired", "orphaned", "cached"
+UNPACKED = "unpacked"
+"""Kind of what is kept of backups that were put back."""
 
 
 class Disk:
@@ -68,6 +70,10 @@ class Disk:
                 size=backup.size,
                 expires_at=backup.expires_at,
             )
+        for id, size in (await self._backups.unpacked.all()).items():
+            of = await self._backups.shelf.find(id)
+            if of and of.namespace == namespace:
+                yield DiskEntry(kind=UNPACKED, id=id, size=size, expires_at=of.expires_at)
         async for volume in self._shared.volumes.all(namespace):
             yield DiskEntry(kind="volume", id=volume.name, size=volume.used, limit=volume.size)
 
@@ -103,6 +109,10 @@ class Disk:
             *[_orphan("snapshot", id, await self._kept.usage(id)) for id in snapshots],
             *[_orphan(kind, id, 0) async for kind, id in self._backups.orphans()],
             *[_orphan("layer", id, await self._used(id)) for id in layers],
+            *[
+                Collectable(kind=UNPACKED, id=id, reason=CACHED, size=size)
+                for id, size in (await self._backups.unpacked.all()).items()
+            ],
         ]
 
     async def _expired(self) -> AsyncIterator[Collectable]:
@@ -118,6 +128,7 @@ class Disk:
         found, shrunk = await self.collectable(), 0
         if not dry_run:
             await asyncio.gather(self._snapshots.tidy(), self._backups.tidy())
+            await self._backups.unpacked.clear()
             await reaper.sweep(self._shared.lifecycle, self._shared.store)
             shrunk = await self._layers.trim()
         return Collected(

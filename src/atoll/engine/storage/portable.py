@@ -149,16 +149,21 @@ async def unpack(body: AsyncIterator[bytes], folder: Path, limits: Limits) -> No
         ValidationFailedError: it is malformed, hostile, cut or over a limit.
         DiskQuotaExceededError: it does not fit.
     """
+    await read_by(lambda reading: _unpack(reading, folder, limits), body)
+
+
+async def read_by(call: Callable[[int], T], body: AsyncIterator[bytes]) -> T:
+    """Return the result of *call*, a blocking one that reads *body* from a descriptor and closes it."""
     reading, writing = _pipe()
-    async with _beside(lambda: _unpack(reading, folder, limits)) as work:
+    async with _beside(lambda: call(reading)) as work:
         try:
             async for piece in body:
                 await run_to_end(_write, writing, piece)
         except BrokenPipeError:
-            pass  # the unpacking has ended, and says why
+            pass  # the call has ended, and says why
         finally:
             os.close(writing)
-        await asyncio.shield(work)
+        return await asyncio.shield(work)
 
 
 def _write(writing: int, data: bytes) -> None:

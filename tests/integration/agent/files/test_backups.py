@@ -3,6 +3,7 @@ import io
 import os
 import struct
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from atoll import errors
 from atoll.agent import kernel
 from atoll.wire import attributes
-from integration.agent.files_calls import call
+from atoll.wire.frames import Kind
+from integration.agent.files_calls import Call, call
 
 
 def packed(path: Path, **fields: Any) -> bytes:
@@ -277,3 +279,34 @@ def test_more_attributes_than_a_backup_may_have_are_told(
     with pytest.raises(errors.BackupCreateFailedError, match=r"'a\.log' cannot be kept"):
         packed(attributed)
     packed(attributed, excludes=["a.log"])
+
+
+def test_what_is_filled_from_outside_takes_the_place_when_it_is_seen(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "old").write_text("old")
+    with pytest.raises(errors.ValidationFailedError):
+        call("place", path=str(target), body=[b'{"entries"', b": 1}"])
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+    assert (target / "old").read_text() == "old"
+    call("place", path=str(target), body=[b'{"entries": 0}'])
+    assert [path.name for path in tmp_path.rglob("*")] == ["target"]
+
+
+def test_a_name_that_another_restore_has_taken_meanwhile_is_taken_over(
+    tree: Path, tmp_path: Path
+) -> None:
+    archive, target = packed(tree), tmp_path / "new"
+    waiting = Call("restore", path=str(target))
+    waiting.send(Kind.DATA, archive[:1024])
+    end = time.monotonic() + 20
+    while not any(path.name.startswith(".atoll") for path in tmp_path.iterdir()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    call("restore", path=str(target), body=[archive])
+    (target / "other").touch()
+    waiting.send_body([archive[1024:]])
+    waiting.answer()
+    assert not (target / "other").exists()
+    assert (target / "keep.log").read_text() == "keep.log"
+    assert {path.name for path in tmp_path.iterdir()} == {"tree", "new"}
