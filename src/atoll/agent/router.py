@@ -24,6 +24,7 @@ from atoll.agent.isolation import Isolation
 from atoll.agent.lease import Lease
 from atoll.agent.listener import Gate, open_listener, tune
 from atoll.agent.loop import GONE, READ, Loop
+from atoll.agent.orphans import Orphans
 from atoll.agent.sessions import Sessions
 from atoll.agent.stub import take_defaults
 from atoll.wire import frames
@@ -39,7 +40,6 @@ MAX_PENDING_BYTES: Final = 32 << 20
 
 _PREFIX: Final = 5
 _POLL: Final = 0.01
-_POLL_MOST: Final = 0.5
 _ROUND: Final = 64
 """Children looked at before everything else has its turn."""
 _MARGIN: Final = 1.0
@@ -67,6 +67,7 @@ class Router:
         self._code = code = Contexts(self.loop, config, self._sessions, commands)
         self._stopping = False
         self._waking: set[int] = set()
+        self._orphans = Orphans(self.loop, self._kill_orphans)
         self._routes: dict[str, Handler] = {
             "hello": self._hello,
             "lease": self._lease.renew,
@@ -256,7 +257,7 @@ class Router:
                         self._wake(pid)
                     continue
                 if status and self._config.subreapers:  # else any orphan ends up here
-                    self._kill_orphans()
+                    self._orphans.look()
                 self._children.ended(pid)
                 self._code.ended(pid)
                 self._isolation.ended(pid)
@@ -277,12 +278,10 @@ class Router:
         own = self._commands.pids() | self._children.pids() | self._code.pids()
         return own | self._isolation.pids()
 
-    def _kill_orphans(self, pause: float = _POLL) -> None:
+    def _kill_orphans(self) -> bool:
         """A supervisor was killed: nobody would end or reap what it leaves, so it goes too."""
         inits = self._isolation.pids()
-        strangers = tree.kill_strangers({os.getpid(), *inits}, self._known())
-        if strangers:  # for ever, if one hangs in the kernel
-            self.loop.later(pause, lambda: self._kill_orphans(min(2 * pause, _POLL_MOST)))
+        return tree.kill_strangers({os.getpid(), *inits}, self._known())
 
 
 class Pending:
@@ -301,8 +300,9 @@ class Pending:
         self._done, self._on_wait = done, on_wait
         self._data = bytearray()
         self._fds: list[int] = []
+        self._released = False
         sock.setblocking(False)
-        self._timer = loop.later(HEADER_TIMEOUT, self.refuse)
+        self._timer = loop.later(HEADER_TIMEOUT, self._overdue)
         loop.watch(sock.fileno(), READ | GONE, lambda _: self.read())
 
     def read(self) -> None:
@@ -332,6 +332,12 @@ class Pending:
             header = {}
         self._route(Request(self._sock, header if isinstance(header, dict) else {}, self._fds))
 
+    def _overdue(self) -> None:
+        """Hang up, unless the rest came while this process was kept from reading it."""
+        self.read()
+        if not self._released:
+            self.refuse()
+
     @property
     def size(self) -> int:
         """Bytes that have come."""
@@ -347,6 +353,7 @@ class Pending:
         return _PREFIX + length - len(self._data)
 
     def _release(self) -> None:
+        self._released = True
         self._timer.cancel()
         self._loop.forget(self._sock.fileno())
         self._done(self)

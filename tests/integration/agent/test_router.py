@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from atoll import errors
+from atoll.agent import router
+from atoll.agent.answer import Request
+from atoll.agent.loop import READ, Loop
 from atoll.wire import frames
 from atoll.wire.frames import Kind
 from integration.agent.client import Client, alive, end, eventually, launch
@@ -67,6 +71,28 @@ def test_a_header_may_come_byte_by_byte(agent: Client) -> None:
         for byte in frames.encode_json(Kind.HEADER, {"op": "hello"}):
             connection.sock.sendall(bytes([byte]))
         assert connection.until(Kind.REPLY)
+
+
+def test_a_header_that_came_in_time_is_read_however_late_its_reader_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A round of the loop may take longer than a caller has: 200 forks of an agent that gets little CPU."""
+    monkeypatch.setattr(router, "HEADER_TIMEOUT", 0.0)
+    loop = Loop()
+    heard: list[Request] = []
+    done: list[router.Pending] = []
+    ours, theirs = socket.socketpair()
+    busy, ready = socket.socketpair()
+    router.Pending(loop, ours, heard.append, done=done.append, on_wait=lambda: None)
+    header = frames.encode_json(Kind.HEADER, {"op": "hello"})
+    loop.watch(busy.fileno(), READ, lambda _: theirs.sendall(header))
+    ready.send(b"x")
+    loop.step()
+    assert [request.header for request in heard] == [{"op": "hello"}]
+    assert len(done) == 1
+    for sock in (ours, theirs, busy, ready):
+        sock.close()
+    loop.close()
 
 
 def test_a_silent_connection_holds_up_nobody(agent: Client) -> None:
