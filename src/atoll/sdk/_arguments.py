@@ -72,7 +72,7 @@ def check_view(encoding: str | None) -> None:
     Raises:
         ValidationFailedError: it is neither a codec of text nor "base64", "bytes" or "none".
     """
-    if encoding not in {None, "bytes", "none"}:
+    if encoding not in (None, "bytes", "none"):  # what is no text may have no hash
         check_encoding(encoding)
 
 
@@ -109,6 +109,34 @@ def mapping(field: str, given: Mapping[str, T] | None) -> dict[str, T]:
             suggestion="give it to get_sandbox(env=…), or the class's env_vars",
         )
     return dict(given or {})
+
+
+def listed(field: str, given: Iterable[T]) -> list[T]:
+    """Return what is given as a list of its own.
+
+    Raises:
+        ValidationFailedError: it is none, or one text, whose letters nobody means.
+    """
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
+        return list(given)
+    raise wrong(field, "a list", given)
+
+
+def callbacks(**given: object) -> None:
+    """Refuse what cannot be called, before anything was done that it is to be told of.
+
+    Raises:
+        ValidationFailedError: one is neither None nor a function.
+    """
+    for field, one in given.items():
+        if one is not None and not callable(one):
+            raise wrong(field, "a function", one)
+
+
+def wrong(field: str, wanted: str, given: object) -> errors.ValidationFailedError:
+    """Return the error of an argument that is something else than it has to be."""
+    message = f"{field} is {wanted}, not {type(given).__name__}"
+    return errors.ValidationFailedError(message, context={"field": field})
 
 
 def user(given: str | int | None) -> str | None:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from atoll.errors import InvalidMountConfigError
+from atoll.sdk import _arguments
 from atoll.wire.mounts import BucketCredentials
 
 
 def endpoint(given: str | None, provider: str | None, environment: Mapping[str, str]) -> str | None:
     """Return the endpoint: as given, or that of the R2 account the environment names."""
+    if given is not None and not isinstance(given, str):
+        raise _arguments.wrong("endpoint", "text", given)
     account = environment.get("CLOUDFLARE_ACCOUNT_ID")
     if given is None and provider == "r2" and account:
         return f"https://{account}.r2.cloudflarestorage.com"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from atoll.errors import ValidationFailedError
+from atoll.sdk._arguments import wrong
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -48,6 +49,8 @@ def wanted(
         ValidationFailedError: it is none of these.
     """
     url = request if isinstance(request, str) else str(getattr(request, "url", ""))
+    if headers is not None and not isinstance(headers, Mapping):
+        raise wrong("headers", "a mapping of names to values", headers)
     fields = list((headers or {}).items())
     if not isinstance(request, str):
         method = method or getattr(request, "method", None)

@@ -185,7 +185,7 @@ def build_call(
     key: *key*, else a fresh one.
     """
     check_request(request)
-    path = op.path.format_map({name: quote(value, safe="") for name, value in params.items()})
+    path = op.path.format_map({name: _quoted(name, value) for name, value in params.items()})
     headers = {"accept": FRAMES if op.kind is Kind.STREAM else "application/json"}
     if calls := _calls.waiting.get():
         headers[CALLS_HEADER] = ",".join(calls)
@@ -243,6 +243,17 @@ def check_request(request: Request) -> None:
         raise errors.ValidationFailedError(text, context={"field": field}) from error
     except TypeError as error:  # a value that no type of the wire can hold
         raise errors.ValidationFailedError(f"{type(request).__name__}: {error}") from error
+
+
+def _quoted(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise errors.ValidationFailedError(
+            f"{name} is text, not {type(value).__name__}", context={"field": name}
+        )
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError as error:
+        raise _no_text(error) from error
 
 
 def _query(request: Request) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import atoll
 from atoll import errors
 from atoll.sdk import _arguments
 from atoll.sdk._results import ContainerTimeouts
@@ -194,3 +195,38 @@ def test_what_would_be_gone_at_once_is_not_made(wrong: Any) -> None:
         _arguments.lifetime(wrong)
     assert "command" not in str(caught.value)
     assert caught.value.context == {"field": "ttl"}
+
+
+NOWHERE = "http://127.0.0.1:1"
+WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    *(("exec", ("true",), {name: 5}) for name in ("on_output", "on_complete", "on_error")),
+    *(("run_code", ("1",), {name: "f"}) for name in ("on_stdout", "on_stderr", "on_result")),
+    *(("start_process", ("true",), {name: []}) for name in ("on_start", "on_exit", "on_error")),
+    *(("get_process", (id,), {}) for id in (None, 5, b"x", ["x"], float("nan"))),
+    *((name, (5,), {}) for name in ("kill_process", "stop_process", "get_process_logs")),
+    ("cancel_schedule", (object(),), {}),
+    ("create_backup", (), {"dir": "/workspace", "excludes": "*.pyc"}),
+    ("create_backup", (), {"dir": "/workspace", "excludes": None}),
+    ("replace_in_files", ("abc", "a", "b"), {}),
+    ("replace_in_files", (None, "a", "b"), {}),
+    ("read_file", ("x",), {"encoding": ["utf-8"]}),
+    ("fetch", ("/",), {"port": 8080, "headers": "a: b"}),
+    ("ws_connect", ("/", 8080), {"headers": [1]}),
+    ("mount_bucket", ("b", "/b"), {"endpoint": 5}),
+    ("mount_bucket", ("b", "/b"), {"endpoint": "https://s3.test", "s3fs_options": "ro"}),
+    ("set_outbound_by_hosts", (None,), {}),
+    ("set_outbound_by_host", (["a.test"], "h"), {}),
+    ("start_and_wait_for_ports", (None,), {}),
+    ("start_and_wait_for_ports", ("80",), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "options"), WRONG)
+async def test_a_wrong_argument_is_told_by_its_name_and_nothing_is_sent(
+    name: str, args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    """There is no engine: what were sent would fail otherwise."""
+    async with atoll.connect(NOWHERE) as env:
+        with pytest.raises(errors.ValidationFailedError) as caught:
+            await getattr(atoll.get_sandbox(env.Sandbox, "box"), name)(*args, **options)
+    assert caught.value.context["field"]

@@ -62,7 +62,7 @@ class Backups(Target):
             name=name,
             ttl_ms=_arguments.lifetime(ttl),
             gitignore=gitignore,
-            excludes=list(excludes),
+            excludes=_arguments.listed("excludes", excludes),
             compression=compression,
             local_bucket=local_bucket,
         )

@@ -102,6 +102,7 @@ class Commands(Target):
             CommandFailedError: with `check`, the exit code is not 0; `.result` is the result.
             OperationInterruptedError: the command was cancelled, or its outcome is not known.
         """
+        _arguments.callbacks(on_output=on_output, on_complete=on_complete, on_error=on_error)
         request = self._request(command, timeout, env, cwd, user, session)
         request = _stream.for_result(request, live=stream or on_output is not None)
         operation = self._start(request, stdin, encoding)

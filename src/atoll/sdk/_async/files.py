@@ -251,7 +251,9 @@ class Files(Target):
         self, paths: Sequence[str], old: str, new: str
     ) -> files.Replacements:
         """Replace text in files; return how often in which of them."""
-        request = files.ReplaceRequest(paths=list(paths), old=old, new=new, session=self._session)
+        request = files.ReplaceRequest(
+            paths=_arguments.listed("paths", paths), old=old, new=new, session=self._session
+        )
         return await self._call(ops.REPLACE_IN_FILES, request)
 
     def watch(

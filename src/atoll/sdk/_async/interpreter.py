@@ -248,6 +248,9 @@ class Interpreter(Target):
             KernelDiedError: the interpreter ended under the code, or since the last run.
             ContextNotFoundError: the context was deleted, or ended with the sandbox's sleep.
         """
+        _arguments.callbacks(
+            on_stdout=on_stdout, on_stderr=on_stderr, on_result=on_result, on_error=on_error
+        )
         stream = self.run_code_stream(
             code, context=context, language=language, env_vars=env_vars, timeout=timeout
         )

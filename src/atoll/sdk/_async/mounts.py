@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from atoll.sdk import _aio, _mounts
+from atoll.sdk import _aio, _arguments, _mounts
 from atoll.sdk._async.target import Target
 from atoll.wire import ops
 from atoll.wire.base import Empty
@@ -77,7 +77,7 @@ class Mounts(Target):
             credentials=_mounts.credentials(credentials, endpoint, provider, environment),
             read_only=read_only,
             prefix=prefix,
-            s3fs_options=list(s3fs_options),
+            s3fs_options=_arguments.listed("s3fs_options", s3fs_options),
             credential_proxy=credential_proxy,
             local_bucket=local_bucket,
         )

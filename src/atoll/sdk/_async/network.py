@@ -73,6 +73,8 @@ class Network(Target):
 
     async def set_outbound_by_host(self, host: str, name: str, params: Any = None) -> NetworkPolicy:
         """Have a handler answer requests to a host; raise as `set_outbound_handler`."""
+        if not isinstance(host, str):
+            raise _arguments.wrong("host", "text", host)
         handler = OutboundHandler(name=name, params=params)
         return await self._change(ChangeNetwork(handle={host: handler}))
 
@@ -87,6 +89,8 @@ class Network(Target):
         Raises:
             ValidationFailedError: the class has no such handler.
         """
+        if not isinstance(handlers, Mapping):
+            raise _arguments.wrong("handlers", "a mapping of hosts to names", handlers)
         given = {host: _arguments.outbound_handler(handler) for host, handler in handlers.items()}
         return await self._change(ChangeNetwork(outbound_by_host=given))
 

@@ -239,7 +239,7 @@ class Ports(Target):
         Raises:
             ServiceNotRespondingError: the time was over; `context.missing` has the ports.
         """
-        numbers = [ports] if isinstance(ports, int) else list(ports)
+        numbers = [ports] if isinstance(ports, int) else _arguments.listed("ports", ports)
         timeouts = self._address.timeouts
         limit = _arguments.milliseconds("timeout", timeout)
         left = round(timeouts.port_ready * 1000) if limit is None else limit

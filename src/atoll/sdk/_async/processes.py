@@ -68,6 +68,9 @@ class Processes(Target):
             ProcessAlreadyExistsError: a running process has the id.
             SandboxError: it could not be started.
         """
+        _arguments.callbacks(
+            on_start=on_start, on_output=on_output, on_exit=on_exit, on_error=on_error
+        )
         request = StartProcessRequest(
             command=_arguments.check_command(command),
             process_id=process_id,

@@ -249,7 +249,9 @@ class Files(Target):
 
     def replace_in_files(self, paths: Sequence[str], old: str, new: str) -> files.Replacements:
         """Replace text in files; return how often in which of them."""
-        request = files.ReplaceRequest(paths=list(paths), old=old, new=new, session=self._session)
+        request = files.ReplaceRequest(
+            paths=_arguments.listed("paths", paths), old=old, new=new, session=self._session
+        )
         return self._call(ops.REPLACE_IN_FILES, request)
 
     def watch(
