@@ -246,3 +246,17 @@ def test_trees_are_bounded_and_have_no_room_beyond_a_sandbox_s_disk(host: Host) 
         large = backup(client)
         restore(client, large)
         assert trees(host) == set(), "it is larger than all may be"
+
+
+def test_what_sharing_would_not_bring_back_comes_from_the_archive(host: Host) -> None:
+    """Extended attributes are not shared."""
+    with host.start().client() as client:
+        sh(client, "mkdir p; cd p; head -c 3000000 /dev/urandom > f")
+        sh(client, 'python3 -c \'import os; os.setxattr("p/f", "user.x", b"1")\'')
+        id = backup(client)
+        sh(client, "rm p/f")
+        restore(client, id)
+        assert (
+            sh(client, 'python3 -c \'import os; print(os.getxattr("p/f", "user.x"))\'') == "b'1'\n"
+        )
+        assert trees(host) == set()
