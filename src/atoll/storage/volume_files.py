@@ -130,6 +130,10 @@ class Draft:
     Args:
         layer: folder of the volume's layer.
         path: as `clean` returns it; not the volume itself (`IsDirectoryError`).
+
+    Raises:
+        NoSpaceError: the host's disk is full.
+        ContainerUnavailableError: it was, and the store has failed.
     """
 
     def __init__(self, layer: Path, path: str) -> None:
@@ -139,7 +143,8 @@ class Draft:
         self._path = path
         self._draft = aside(layer)
         self._hash = hashlib.sha256()
-        self._file = self._draft.open("xb")
+        with typed(path):
+            self._file = self._draft.open("xb")
         self.size = 0
 
     def write(self, data: bytes) -> None:
@@ -182,11 +187,15 @@ class Draft:
         os.fchown(self._file.fileno(), *owner)
         os.fchmod(self._file.fileno(), mode & 0o1777)
 
-    def close(self) -> None:
-        """Remove what was not published."""
+    def close(self) -> bool:
+        """Remove what was not published; False: it has to be tried again, the store has failed."""
         with suppress(OSError):
             self._file.close()
-        self._draft.unlink(missing_ok=True)
+        try:
+            self._draft.unlink(missing_ok=True)
+        except OSError:
+            return False
+        return True
 
 
 def aside(layer: Path) -> Path:

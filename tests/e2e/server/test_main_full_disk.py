@@ -2,65 +2,20 @@
 
 import os
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from e2e import remains
+from e2e.disks import Disk
 from integration.server.engines import EngineProcess, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 SANDBOXES = "/v2/namespaces/N/sandboxes"
-
-
-class Disk:
-    """A small ext4 with an engine's state directory."""
-
-    def __init__(self, folder: Path) -> None:
-        self.image, self.path = folder / "image", folder / "mounted"
-        self.path.mkdir()
-        with self.image.open("wb") as file:
-            file.truncate(400 << 20)
-        subprocess.run(["mkfs.ext4", "-q", self.image], check=True)
-        subprocess.run(["mount", "-o", "loop", self.image, self.path], check=True)
-
-    def fill(self) -> None:
-        """Leave not one block."""
-        with (self.path / "filler").open("wb", buffering=0) as file, suppress(OSError):
-            os.posix_fallocate(file.fileno(), 0, os.statvfs(self.path).f_bfree * 1024)
-        with (self.path / "rest").open("wb", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(b"x" * 1024)
-
-    def empty(self) -> None:
-        for name in ("filler", "rest"):
-            (self.path / name).unlink()
-
-    def close(self) -> None:
-        for state_dir in (self.path / "state", self.path):
-            remains.remove(state_dir)
-        # Its loop device lets the store's file go a moment after the store was unmounted.
-        eventually(lambda: subprocess.run(["umount", self.path]).returncode == 0, 30)
-
-
-@pytest.fixture
-def disk() -> Iterator[Disk]:
-    if os.geteuid():
-        pytest.skip("needs root")
-    with tempfile.TemporaryDirectory(prefix="atoll-e2e-", dir="/tmp") as folder:
-        made = Disk(Path(folder))
-        try:
-            yield made
-        finally:
-            made.close()
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ class VolumeContents:
         self._layers = life.parts.layers
         self._faults = life.faults
         self._swept: set[str] = set()
+        self._left: dict[str, list[Draft]] = {}
 
     async def opened(self, namespace: str, name: str, path: str) -> tuple[BinaryIO, VolumeFile]:
         """Open a file of a volume; raise as `Volumes.get` and `volume_files.opened`."""
@@ -75,7 +76,8 @@ class VolumeContents:
         try:
             yield Writing(path, draft, self._volumes, volume)
         finally:
-            await run_to_end(draft.close)
+            if not await run_to_end(draft.close):
+                self._left.setdefault(volume.layer_id, []).append(draft)
 
     async def make_folder(self, namespace: str, name: str, wanted: MakeVolumeFolder) -> None:
         """Make a folder; raise as `Volumes.get` and `volume_changes.make_folder`."""
@@ -110,13 +112,16 @@ class VolumeContents:
 
     @asynccontextmanager
     async def _changing(self, namespace: str, name: str) -> AsyncIterator[tuple[Stored, Path]]:
-        """Hold a volume. At the first time, what an earlier engine left half-done is removed."""
+        """Hold a volume. What an earlier engine, or a store that failed, left half-done goes first."""
         async with self._volumes.lock(namespace, name):
             volume = await self._volumes.found(namespace, name)
             layer = await self._folder(volume)
             if volume.layer_id not in self._swept:
                 await run_to_end(volume_changes.sweep, layer)
                 self._swept.add(volume.layer_id)
+            for draft in self._left.pop(volume.layer_id, []):
+                if not await run_to_end(draft.close):
+                    self._left.setdefault(volume.layer_id, []).append(draft)
             yield volume, layer
 
     async def _folder(self, volume: Stored) -> Path:

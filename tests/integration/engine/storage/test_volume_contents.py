@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -59,6 +60,29 @@ async def test_a_write_that_breaks_off_changes_nothing(engine: Engine, world: Wo
         await broken()
     with pytest.raises(FileNotFoundError):
         await engine.contents.opened("N", "v", "f")
+    assert [*world.state_dir.glob("layers/vol-*/work/*")] == []
+
+
+async def test_a_draft_that_a_failed_store_does_not_let_go_goes_with_the_next_change(
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failure is not what the caller is told: that is why the file was not written."""
+    await engine.volumes.create("N", CreateVolume(name="v"))
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    async def broken() -> None:
+        async with engine.contents.writing("N", "v", "f") as writing:
+            await writing.write(b"half")
+            raise ConnectionError
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "unlink", read_only)
+        with pytest.raises(ConnectionError):
+            await broken()
+    assert len([*world.state_dir.glob("layers/vol-*/work/*")]) == 1
+    await write(engine, "g")
     assert [*world.state_dir.glob("layers/vol-*/work/*")] == []
 
 
