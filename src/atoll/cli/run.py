@@ -13,7 +13,13 @@ import typer
 
 from atoll.cli import connection, standard_streams
 from atoll.cli.options import AsJson, Namespace, Url, print_json
-from atoll.errors import CommandNotFoundError, SandboxError, TimeoutError
+from atoll.errors import (
+    CommandNotFoundError,
+    SandboxError,
+    TimeoutError,
+    ValidationFailedError,
+)
+from atoll.wire.base import to_ms
 
 
 def run(
@@ -41,10 +47,18 @@ def run(
     Write the command after ``--``. It is run without a shell; for a script use
     ``atoll run -- sh -c "…"``.
     """
+    _check_duration("--timeout", timeout)
     options = {"image": image, "instance_type": instance_type, "runtime": runtime}
     how = {"env": assignments(env or []), "cwd": cwd, "user": user, "timeout": timeout}
     work = _run(command, id, options, how, tty, namespace, url, as_json)
     raise typer.Exit(exit_code(command, work))
+
+
+def _check_duration(option: str, text: str | None) -> None:
+    try:
+        to_ms(0 if text is None else text)
+    except ValueError as error:
+        raise ValidationFailedError(f"{option}: {error}", context={"field": option}) from error
 
 
 def exit_code(command: list[str], work: Coroutine[Any, Any, int]) -> int:

@@ -75,6 +75,17 @@ def test_an_engine_that_is_not_there_is_told_once(command: Atoll, tmp_path: Path
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("limit", ["-1", "nan", ""])
+def test_a_wrong_duration_is_told_once_and_no_sandbox_looked_for(
+    command: Atoll, tmp_path: Path, limit: str
+) -> None:
+    none = f"unix://{tmp_path}/none.sock"
+    done = command("run", "--url", none, "--timeout", limit, "--", "true")
+    assert done.returncode == 64
+    assert done.stderr.count(b"\n") == 1
+    assert b"--timeout" in done.stderr
+
+
 @pytest.mark.parametrize(("words", "hinted"), [(["echo 'a b'"], True), (["no-such", "x"], False)])
 def test_a_script_instead_of_a_program_is_answered_with_how_to_run_it(
     command: Atoll, words: list[str], hinted: bool
