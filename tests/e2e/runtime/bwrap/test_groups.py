@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 import rootless
+from atoll.probes.catalogue import PROBES
+from atoll.probes.run import Verdict, run
+from atoll.probes.site import Site
 from atoll.runtime.bwrap import groups
 from atoll.runtime.oci import cgroup_files as files
 
@@ -133,3 +136,12 @@ def test_an_engine_that_died_before_a_sandbox_had_begun_leaves_no_group(
         assert time.monotonic() < until
         time.sleep(0.05)
     host.box("half").destroy()
+
+
+def test_every_probe_from_inside_holds_in_a_group_too(host: Host) -> None:
+    site = Site({"socket": host.socket, "pid": host.pid}, host.state_dir)
+    findings = list(run(site, "bwrap", [probe for probe in PROBES if probe.inside]))
+    assert findings
+    assert {one.probe: one.seen for one in findings if one.verdict is not Verdict.PASS} == {}
+    site.clear()
+    site.client.close()
