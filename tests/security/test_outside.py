@@ -1,6 +1,7 @@
 """Probes from outside: each holds on an engine, and fails where what it is about was taken away."""
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -62,6 +63,20 @@ def test_agents_that_were_taken_over(site: Site) -> None:
     """A few of them; all of them in the long run."""
     some = {name: PEERS[name] for name in ("wrong_answer", "announced", "many_answers")}
     assert agents.hostile_agents(site, some) == []
+
+
+@pytest.fixture
+def strict() -> Iterator[Site]:
+    """A site whose sandboxes are of level gvisor."""
+    if shutil.which("runsc") is None:
+        pytest.skip("runsc is not installed")
+    with sites.opened("gvisor") as opened:
+        yield opened
+
+
+def test_forks_and_agents_at_a_level_where_agents_have_addresses(strict: Site) -> None:
+    assert copies.forks(strict) == []
+    assert agents.hostile_agents(strict, {"many_answers": PEERS["many_answers"]}) == []
 
 
 @pytest.mark.slow
@@ -203,14 +218,17 @@ losses.improper = trusting
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("level", ["container", "gvisor"])
 def test_an_engine_that_trusts_its_agents_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """The weakened run of hostile agents: what they answer is not looked at."""
+    if level == "gvisor" and shutil.which("runsc") is None:
+        pytest.skip("runsc is not installed")
     (tmp_path / "sitecustomize.py").write_text(_TRUSTING)
     path = os.pathsep.join([str(tmp_path), str(Path(atoll.__file__).parents[1])])
     monkeypatch.setenv("PYTHONPATH", path)
-    with sites.opened("container") as opened:
+    with sites.opened(level) as opened:
         found = agents.hostile_agents(opened, {"wrong_answer": PEERS["wrong_answer"]})
     assert any(one.startswith("wrong_answer: stat: an error without a type") for one in found)
 

@@ -14,6 +14,9 @@ TOKEN_FILE = "agent.token"  # noqa: S105  # the name is no secret
 """In a container's run_dir, where `dial` connects by TCP: what every HEADER has to carry. Beside
 the container only the engine can read it, and it is found again after a restart."""
 
+ADDRESS_FILE = "address"
+"""Beside it, where the driver keeps the sandbox's address: found again after a restart."""
+
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """A host path that is bound into the sandbox."""

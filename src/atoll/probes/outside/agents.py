@@ -1,11 +1,13 @@
 """27: agents that were taken over, each asked everything the engine asks an agent.
 
-A listener of ours takes the name of the agent's socket in the directory of the sandbox, so that the
-engine, which is as it always is, connects to it. The engine has to end every call in its time with a
+A listener of ours takes the name of the agent's socket in the directory of the sandbox, or the file there
+names our address for the agent's, so that the engine, which is as it always is, connects to it. The engine has to end every call in its time with a
 typed error or what looks like an answer, within bounds of memory, and serve others meanwhile.
 """
 
 import asyncio
+import ipaddress
+import itertools
 import json
 import os
 import socket
@@ -26,7 +28,9 @@ from atoll.probes.box import Box
 from atoll.probes.outside import peers
 from atoll.probes.outside.peers import Peer
 from atoll.probes.site import Site
+from atoll.runtime.base import ADDRESS_FILE
 from atoll.wire import ops
+from atoll.wire.agent import AGENT_PORT
 from atoll.wire.ops import Kind, Op
 
 LATEST = 20.0
@@ -50,6 +54,9 @@ _AFTER = frozenset({
 
 _ENDLESS = 2.0  # seconds that a stream is read
 _READ = 1 << 22  # bytes of it
+_BACKLOG = 4_096
+_FIRST_ADDRESS = ipaddress.IPv4Address("127.27.0.1")
+_numbers = itertools.count()
 _USUAL, _WORST = 1.0, 8.0  # seconds of a neighbour's command
 
 
@@ -87,13 +94,8 @@ async def _all(site: Site, among: Mapping[str, Peer], latest: float) -> list[str
 @contextmanager
 def _newest_taken_over(site: Site, peer: Peer) -> Iterator[None]:
     """Answer in the place of the agent of the sandbox that was started last."""
-    path = _newest_socket(site)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    listener.bind(f"/proc/self/fd/{folder}/taken.sock")
-    listener.listen(4_096)
-    (path.parent / "taken.sock").rename(path)
-    os.close(folder)
+    path = _newest_way(site)
+    listener = _at_its_address(path) if path.name == ADDRESS_FILE else _with_its_name(path)
     threading.Thread(target=_accept, args=(listener, peer), daemon=True).start()
     try:
         yield
@@ -103,18 +105,41 @@ def _newest_taken_over(site: Site, peer: Peer) -> Iterator[None]:
         listener.close()
 
 
-def _newest_socket(site: Site) -> Path:
-    """Return the newest agent's socket.
+def _newest_way(site: Site) -> Path:
+    """Return the socket of the newest agent, or the file with its address where it has none.
 
     Raises:
         NotSupportedByRuntimeError: agents are reached in another way here.
     """
-    found = sorted(
-        site.state_dir.glob("run/**/agent.sock"), key=lambda path: path.stat().st_ctime_ns
-    )
-    if not found:
-        raise NotSupportedByRuntimeError("agents of this level have no socket on the host")
-    return found[-1]
+    names = ("agent.sock", ADDRESS_FILE)
+    ways = [path for name in names for path in site.state_dir.glob(f"run/**/{name}")]
+    if not ways:
+        raise NotSupportedByRuntimeError("agents of this level are not reached from this host")
+    return max(ways, key=lambda path: path.stat().st_ctime_ns)
+
+
+def _with_its_name(path: Path) -> socket.socket:
+    """Return a listener that has the name of the agent's socket."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    listener.bind(f"/proc/self/fd/{folder}/taken.sock")
+    listener.listen(_BACKLOG)
+    (path.parent / "taken.sock").rename(path)
+    os.close(folder)
+    return listener
+
+
+def _at_its_address(path: Path) -> socket.socket:
+    """Return a listener at an address of the loopback, which becomes the agent's."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    address = str(_FIRST_ADDRESS + next(_numbers))
+    listener.bind((address, AGENT_PORT))
+    listener.listen(_BACKLOG)
+    draft = path.with_name("taken-address")
+    draft.write_text(address)
+    draft.rename(path)
+    return listener
 
 
 def _accept(listener: socket.socket, peer: Peer) -> None:

@@ -21,7 +21,7 @@ from atoll.errors import ContainerUnavailableError
 from atoll.host import linux, privacy, tcp
 from atoll.host.mounts import mounts_below, read_mounts
 from atoll.host.threads import run_to_end
-from atoll.runtime.base import TOKEN_FILE, Container, ContainerSpec
+from atoll.runtime.base import ADDRESS_FILE, TOKEN_FILE, Container, ContainerSpec
 from atoll.runtime.gvisor import config, program
 from atoll.runtime.oci import agent_bundle, cgroup, cli
 from atoll.runtime.oci.cgroup_files import Limits
@@ -34,9 +34,6 @@ _THREADS: Final = 2
 
 _LOOK: Final = 0.5
 """Seconds between two looks at whether the kernel has killed a part of a sandbox."""
-
-_ADDRESS: Final = "address"
-"""File in a container's run_dir that holds its address: found again after a restart."""
 
 _POLL: Final = 0.01
 
@@ -117,7 +114,7 @@ class GvisorRuntime(OciRuntime):
     def _descriptors(self, spec: ContainerSpec, opened: ExitStack) -> list[int]:
         """Return what becomes the agent's standard input."""
         token = secrets.token_urlsafe(32)
-        for name, content in ((TOKEN_FILE, token), (_ADDRESS, spec.address)):
+        for name, content in ((TOKEN_FILE, token), (ADDRESS_FILE, spec.address)):
             path = spec.run_dir / name
             path.touch(mode=0o600)
             path.write_text(content)
@@ -146,7 +143,7 @@ class GvisorRuntime(OciRuntime):
     async def dial(self, run_dir: Path, host_ref: str) -> socket.socket:
         """See `Runtime.dial`."""
         try:
-            address = await asyncio.to_thread((run_dir / _ADDRESS).read_text)
+            address = await asyncio.to_thread((run_dir / ADDRESS_FILE).read_text)
         except FileNotFoundError as error:
             raise ConnectionRefusedError(f"{host_ref} has no address") from error
         return await tcp.connect(address, AGENT_PORT)
