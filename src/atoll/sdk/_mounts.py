@@ -26,7 +26,7 @@ def credentials(
     """Return the key: as given, or the environment's for this provider.
 
     Raises:
-        InvalidMountConfigError: a mapping lacks one of its two values.
+        InvalidMountConfigError: it is no mapping, or lacks one of its two values.
     """
     if isinstance(given, BucketCredentials):
         return given
@@ -47,8 +47,9 @@ def _found(environment: Mapping[str, str], id: str, secret: str) -> BucketCreden
 
 
 def _read(given: Mapping[str, str]) -> BucketCredentials:
-    key = given.get("access_key_id", given.get("accessKeyId"))
-    secret = given.get("secret_access_key", given.get("secretAccessKey"))
+    told: Mapping[str, object] = given if isinstance(given, Mapping) else {}
+    key = told.get("access_key_id", told.get("accessKeyId"))
+    secret = told.get("secret_access_key", told.get("secretAccessKey"))
     if not isinstance(key, str) or not isinstance(secret, str):
         raise InvalidMountConfigError(
             "credentials have access_key_id and secret_access_key",

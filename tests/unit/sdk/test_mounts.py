@@ -27,9 +27,11 @@ def test_the_environment_has_keys_by_provider() -> None:
     assert _mounts.endpoint(None, None, BOTH) is None
 
 
-def test_half_a_key_is_refused() -> None:
+def test_half_a_key_and_what_is_none_are_refused() -> None:
     with pytest.raises(InvalidMountConfigError):
         _mounts.credentials({"access_key_id": "k"}, None, None, {})
+    with pytest.raises(InvalidMountConfigError):
+        _mounts.credentials("k:s", None, None, {})  # type: ignore[arg-type]
 
 
 def test_a_key_is_not_shown() -> None:
