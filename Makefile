@@ -66,6 +66,7 @@ azurite: setup
 test-levels: setup base
 	$(BIN)/python -m pytest tests/conformance tests/security --all-clients --timeout 600 $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests/conformance --level bwrap --timeout 600 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/conformance --level gvisor --timeout 600 $(PYTEST_ARGS)
 
 # KUBECONFIG=... names a cluster, and ENGINE_IMAGE= the engine's image that its nodes can pull;
 # else KIT, a script with the verbs up, load and down, makes a cluster here.

@@ -175,7 +175,8 @@ async def variables(sandbox: Sandbox, context: str) -> VariableList:
     _check_awake(sandbox, context)
     async with sandbox.use() as endpoint:
         header = {"op": "code.variables", "context": context}
-        return _decoded(await endpoint.call(header, timeout=None), VariableList)
+        reply = await endpoint.outlast(endpoint.call(header, timeout=None))
+        return _decoded(reply, VariableList)
 
 
 def _decoded(reply: bytes, kind: type[ResultT]) -> ResultT:

@@ -16,7 +16,15 @@ import msgspec
 import structlog
 
 from atoll import errors
-from atoll.engine.link.link import TERMINAL, Endpoint, HungUpError, Link, LinkError, error_of
+from atoll.engine.link.link import (
+    TERMINAL,
+    Endpoint,
+    HungUpError,
+    Link,
+    LinkError,
+    SilenceError,
+    error_of,
+)
 from atoll.errors import OperationNotFoundError, ResourceBusyError, SandboxError
 from atoll.host.tasks import Tasks
 from atoll.wire.agent import ATTACH_GRACE, OUTPUT_LIMIT, ExecHeader
@@ -206,11 +214,13 @@ class Operations:
 
     async def _hand_over(self, id: str, send: Callable[[Link], Awaitable[None]]) -> None:
         try:
-            await self._talk(id, send)
+            await self.endpoint.outlast(self._talk(id, send))
+        except SilenceError:  # it would say nothing of the command's end either
+            raise
         except (LinkError, ResourceBusyError):
             # Its supervisor may just have left with the command's end. Then the agent says so.
             await asyncio.sleep(LEAVING)
-            if not await self._has_ended(id):
+            if not await self.endpoint.outlast(self._has_ended(id)):
                 raise
 
     async def _talk(self, id: str, send: Callable[[Link], Awaitable[None]]) -> bytes:

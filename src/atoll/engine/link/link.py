@@ -12,11 +12,11 @@ agent that refuses an upload says why in just such a moment.
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -29,8 +29,13 @@ from atoll.wire import frames
 from atoll.wire.agent import HEARTBEAT_INTERVAL
 from atoll.wire.frames import Frame, Kind
 
+T = TypeVar("T")
+
 SILENCE = 4 * HEARTBEAT_INTERVAL
 """Seconds without any frame after which an operation counts as lost: four missed heartbeats."""
+
+ASK_AFTER = float(HEARTBEAT_INTERVAL)
+"""Seconds that an answer that may take any time is waited for until the agent is asked something else."""
 
 TERMINAL = frozenset({Kind.REPLY, Kind.ERROR, Kind.EXITED})
 _ENDS = frozenset({Kind.EXITED, Kind.ERROR})
@@ -157,6 +162,7 @@ class Link:
                 return
 
     async def _next(self, silence: float | None) -> Frame:
+        until: float | None = None  # of the whole frame: one that drips says nothing
         while True:
             try:
                 for frame in self._received:
@@ -164,14 +170,16 @@ class Link:
                     return frame
             except (frames.FrameError, msgspec.MsgspecError) as error:
                 raise LinkError(f"the agent sent something malformed ({error})") from error
-            self._received = self._decoder.feed(await self._read(silence))
+            if silence is not None and until is None:
+                until = self._loop.time() + silence
+            self._received = self._decoder.feed(await self._read(until, _READ))
 
-    async def _read(self, silence: float | None, size: int = _READ) -> bytes:
+    async def _read(self, until: float | None, size: int) -> bytes:
         try:
-            async with asyncio.timeout(silence):
+            async with asyncio.timeout_at(until):
                 data = await self._loop.sock_recv(self._socket, size)
         except TimeoutError as error:
-            raise SilenceError(f"the agent said nothing for {silence} s") from error
+            raise SilenceError("the agent said nothing for too long") from error
         except OSError as error:
             raise self._broken(f"the connection to the agent broke ({error})") from error
         if not data:
@@ -215,7 +223,8 @@ class Link:
                         return
             except frames.FrameError as error:
                 raise LinkError(f"the agent sent something malformed ({error})") from error
-            data = await self._read(silence, _BODY_READ)
+            until = None if silence is None else self._loop.time() + silence
+            data = await self._read(until, _BODY_READ)
 
     async def _expect(self, kind: Kind, silence: float | None) -> Frame:
         while (frame := await self._next(silence)).kind == Kind.HEARTBEAT:
@@ -361,3 +370,30 @@ class Endpoint:
         """Run a unary operation and return the JSON of its reply; raise as `Link.reply`."""
         async with await self.open(header) as link:
             return await link.reply(timeout)
+
+    async def outlast(self, answer: Coroutine[Any, Any, T]) -> T:
+        """Return an *answer* that may take any time, as long as the agent answers others meanwhile.
+
+        So it is where a command does not read its input, or code has to end first.
+
+        Raises:
+            SilenceError: the agent answers nobody.
+            Exception: what *answer* raises.
+        """
+        waiting = asyncio.create_task(answer)
+        try:
+            while not (await asyncio.wait({waiting}, timeout=ASK_AFTER))[0]:
+                await self._ask(waiting)
+            return waiting.result()
+        finally:
+            waiting.cancel()
+            await asyncio.wait({waiting})
+
+    async def _ask(self, waiting: asyncio.Task[Any]) -> None:
+        try:
+            await self.call({"op": "operations"})
+        except LinkError as error:
+            if not waiting.done():
+                raise SilenceError(f"the agent answers nobody ({error})") from error
+        except SandboxError:
+            pass  # it speaks

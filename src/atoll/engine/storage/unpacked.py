@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from atoll.engine.lifecycle.faults import Faults
-from atoll.engine.link.link import Link
+from atoll.engine.link.link import SILENCE, Link
 from atoll.engine.parts import Layers
 from atoll.engine.storage import portable
 from atoll.engine.storage.archives import Checked
@@ -194,7 +194,8 @@ class Unpacked:
         """
         record = box.entry.existing
         try:
-            made = msgspec.json.decode(await link.reply(timeout=None), type=_Stage)
+            reply = await link.reply(timeout=None, silence=SILENCE)
+            made = msgspec.json.decode(reply, type=_Stage)
             await self._check_room(box, record.layer_id, backup.id)
             path = str(PurePosixPath(target).parent.relative_to("/") / made.stage)
             await run_to_end(self._trees.share, backup.id, record.layer_id, path)

@@ -8,7 +8,8 @@ import pytest
 
 from atoll.engine.commands import operations
 from atoll.engine.commands.operations import Operations, exec_header
-from atoll.engine.link.link import Endpoint, LinkError, error_of
+from atoll.engine.link import link
+from atoll.engine.link.link import Endpoint, LinkError, SilenceError, error_of
 from atoll.errors import CommandExecutionError, OperationNotFoundError, ResourceBusyError
 from atoll.runtime.base import ContainerSpec
 from atoll.wire.frames import Kind
@@ -236,6 +237,41 @@ async def test_control_of_an_unknown_operation_is_a_typed_error(
         await running.control("op", [(Kind.CANCEL, b"")])
     with pytest.raises(OperationNotFoundError):
         await running.feed("op", chunks(b"x" * 1_000_000), close=True)
+
+
+async def test_an_agent_that_answers_nobody_is_not_waited_for(
+    runtime: ScriptedRuntime, running: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(peer: Peer, header: dict[str, Any]) -> None:
+        await asyncio.sleep(30)
+
+    runtime.scripts |= {"control": silent, "operations": silent}
+    monkeypatch.setattr(link, "ASK_AFTER", 0.01)
+    monkeypatch.setattr(Endpoint.call, "__defaults__", (0.05,))
+    async with asyncio.timeout(5):
+        with pytest.raises(SilenceError):
+            await running.control("op", [(Kind.CANCEL, b"")])
+        with pytest.raises(SilenceError):
+            await running.feed("op", chunks(b"x"), close=True)
+
+
+async def test_a_command_that_does_not_read_its_input_may_take_any_time_for_it(
+    runtime: ScriptedRuntime, running: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    async def slow(peer: Peer, header: dict[str, Any]) -> None:
+        await asked.wait()
+        await peer.send(Kind.REPLY, {})
+
+    async def listed(peer: Peer, header: dict[str, Any]) -> None:
+        asked.set()
+        await peer.send(Kind.REPLY, {"operations": []})
+
+    runtime.scripts |= {"control": slow, "operations": listed}
+    monkeypatch.setattr(link, "ASK_AFTER", 0.01)
+    async with asyncio.timeout(5):
+        await running.feed("op", chunks(b"x"), close=True)
 
 
 def test_buffered_commands_are_cut_by_the_agent() -> None:

@@ -287,3 +287,16 @@ async def test_a_refusal_in_the_middle_of_an_upload_is_heard() -> None:
             await flood(link)
         with pytest.raises(FileNotFoundError, match="no such directory"):
             await link.reply()
+
+
+async def test_a_frame_that_drips_is_silence() -> None:
+    """Else a byte now and then would keep a call for hours."""
+
+    async def agent(peer: Peer) -> None:
+        for byte in frames.encode(Kind.REPLY, b"{}" * 500):
+            await peer.raw(bytes([byte]))
+            await asyncio.sleep(0.02)
+
+    async with asyncio.timeout(5), linked(agent) as link:
+        with pytest.raises(SilenceError):
+            await link.reply(timeout=None, silence=0.2)
