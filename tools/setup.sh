@@ -18,7 +18,7 @@ packages=(
   util-linux:setpriv zstd:zstd tar:tar
   ca-certificates:update-ca-certificates git:git
   # only tests need these
-  busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps nginx-light:nginx wrk:wrk
+  busybox-static:busybox musl-tools:musl-gcc gcc:gcc strace:strace curl:curl procps:ps nginx-light:nginx wrk:wrk ripgrep:rg
 )
 
 missing=()

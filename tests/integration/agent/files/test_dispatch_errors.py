@@ -9,7 +9,7 @@ from atoll.agent.files import dispatch
 from atoll.wire import ops
 from integration.agent.files_calls import Call, call
 
-ENGINES = {"backup", "restore"}
+ENGINES = {"backup", "place", "restore"}
 """Steps of the engine's own operations: no caller has them."""
 
 
