@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -64,15 +63,6 @@ def restore(client: httpx2.Client, id: str, box: str = BOX, **more: Any) -> Any:
 
 def trees(host: Host) -> set[str]:
     return set(os.listdir(host.state_dir / "layers" / TREES))
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    if os.geteuid():
-        pytest.skip("needs root")
-    found = Host()
-    yield found
-    found.close()
 
 
 def lines(text: str) -> list[str]:

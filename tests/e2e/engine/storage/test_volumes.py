@@ -1,8 +1,6 @@
 """Volumes and the life of engines: mounts run on, and end with their sandbox."""
 
-import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +16,6 @@ pytestmark = pytest.mark.e2e
 NAMESPACE = "/v2/namespaces/N"
 BOX, OTHER = NAMESPACE + "/sandboxes/box", NAMESPACE + "/sandboxes/other"
 VOLUME = NAMESPACE + "/volumes/v"
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    if os.geteuid():
-        pytest.skip("needs root")
-    found = Host()
-    yield found
-    found.close()
 
 
 def ask(client: httpx2.Client, method: str, path: str, **body: Any) -> Any:
