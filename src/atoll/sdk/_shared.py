@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from atoll import errors
-from atoll.sdk import _calls
+from atoll.sdk import _arguments, _calls
 from atoll.wire import places
 from atoll.wire.base import Request, Result
 from atoll.wire.frames import CONTENT_TYPE as FRAMES
@@ -247,9 +247,7 @@ def check_request(request: Request) -> None:
 
 def _quoted(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise errors.ValidationFailedError(
-            f"{name} is text, not {type(value).__name__}", context={"field": name}
-        )
+        raise _arguments.wrong(name, "text", value)
     try:
         return quote(value, safe="")
     except UnicodeEncodeError as error:

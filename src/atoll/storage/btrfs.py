@@ -13,7 +13,8 @@ import array
 import fcntl
 import os
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SUPER_MAGIC = 0x9123683E
@@ -97,6 +98,23 @@ def subvolume_id(path: Path) -> int:
         return int(_LOOKUP.unpack(answer)[0])
     finally:
         os.close(fd)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    """Open the folder of subvolumes."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def delete_all(folder: Path, pattern: str) -> None:
+    """Unlink the subvolumes of *folder* whose names are like *pattern*."""
+    with opened(folder) as fd:
+        for path in folder.glob(pattern):
+            delete_subvolume(fd, path.name)
 
 
 def is_subvolume(path: Path) -> bool:

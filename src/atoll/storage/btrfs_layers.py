@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from atoll.errors import FilesystemError, InvalidConfigError, NoSpaceError
@@ -333,11 +333,6 @@ class BtrfsLayers:
             self._shown = btrfs.Sysfs.of_device(entry.source)
         return self._shown
 
-    @contextmanager
-    def opened(self) -> Iterator[int]:
+    def opened(self) -> AbstractContextManager[int]:
         """Open the folder of all layers."""
-        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
+        return btrfs.opened(self.folder)

@@ -1,8 +1,5 @@
 """Snapshots of layers as read-only subvolumes beside them: their cost does not depend on size."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from atoll.host.threads import run_to_end
@@ -24,9 +21,7 @@ class BtrfsSnapshots:
     def sweep(self) -> None:
         """Remove what an engine that was killed had not finished."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        with self._opened() as fd:
-            for draft in self.folder.glob(f"{UNFINISHED}*"):
-                btrfs.delete_subvolume(fd, draft.name)
+        btrfs.delete_all(self.folder, f"{UNFINISHED}*")
 
     async def take(self, layer_id: str, snapshot_id: str) -> None:
         """Keep the layer as it is now; the snapshot appears complete or not at all."""
@@ -59,7 +54,7 @@ class BtrfsSnapshots:
     def _take(self, layer_id: str, snapshot_id: str) -> None:
         if self.exists(snapshot_id):
             return
-        with self._opened() as fd:
+        with btrfs.opened(self.folder) as fd:
             # One step, and on the disk when the call returns; a name given later would not be.
             btrfs.snapshot(fd, snapshot_id, self._layers.folder / layer_id, read_only=True)
 
@@ -78,13 +73,5 @@ class BtrfsSnapshots:
 
     def _delete(self, snapshot_id: str) -> None:
         if self.exists(snapshot_id):
-            with self._opened() as fd:
+            with btrfs.opened(self.folder) as fd:
                 btrfs.delete_subvolume(fd, snapshot_id)
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield fd
-        finally:
-            os.close(fd)

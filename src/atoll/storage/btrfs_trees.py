@@ -46,15 +46,13 @@ class BtrfsTrees:
     def sweep(self) -> None:
         """Remove what an engine that was killed had not finished."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        with self._opened() as fd:
-            for draft in self.folder.glob(f"{UNFINISHED}*"):
-                btrfs.delete_subvolume(fd, draft.name)
+        btrfs.delete_all(self.folder, f"{UNFINISHED}*")
 
     def begin(self, tree_id: str, limit: int) -> Path:
         """Return an empty folder for the files of a tree, of at most *limit* bytes."""
         check_id(tree_id)
         draft = self.folder / (UNFINISHED + tree_id)
-        with self._opened() as fd:
+        with btrfs.opened(self.folder) as fd:
             self._discard(fd, draft.name)
             self._discard(fd, tree_id)
             btrfs.create_subvolume(fd, draft.name, limit)
@@ -69,7 +67,7 @@ class BtrfsTrees:
             OSError: it does not fit.
         """
         draft = self.folder / (UNFINISHED + tree_id)
-        with self._opened() as fd:
+        with btrfs.opened(self.folder) as fd:
             with _folder(draft / _FILES) as files:
                 told = msgspec.structs.replace(account, summary=sharing.summary(files))
             (draft / _ACCOUNT).write_bytes(msgspec.json.encode(told))
@@ -78,7 +76,7 @@ class BtrfsTrees:
 
     def abandon(self, tree_id: str) -> None:
         """Remove what was begun. Idempotent."""
-        with self._opened() as fd:
+        with btrfs.opened(self.folder) as fd:
             self._discard(fd, UNFINISHED + tree_id)
 
     def account(self, tree_id: str) -> Account | None:
@@ -115,7 +113,7 @@ class BtrfsTrees:
     def delete(self, tree_id: str) -> None:
         """Remove a tree; who shared it keeps what he has. Idempotent."""
         check_id(tree_id)
-        with self._opened() as fd:
+        with btrfs.opened(self.folder) as fd:
             self._discard(fd, tree_id)
 
     def usage(self, tree_id: str) -> int:
@@ -133,11 +131,6 @@ class BtrfsTrees:
     def _discard(self, fd: int, name: str) -> None:
         if btrfs.is_subvolume(self.folder / name):
             btrfs.delete_subvolume(fd, name)
-
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        with _folder(self.folder) as fd:
-            yield fd
 
 
 @contextmanager
