@@ -65,6 +65,7 @@ class Router:
         self._isolation = Isolation(passed_on=config.confine)
         self._commands = commands = Commands(self.loop, config, self._sessions, self._isolation)
         self._code = code = Contexts(self.loop, config, self._sessions, commands)
+        self._owner: tuple[str, int] | None = None  # whom it was assigned to, and which start
         self._stopping = False
         self._waking: set[int] = set()
         self._orphans = Orphans(self.loop, self._kill_orphans)
@@ -153,14 +154,17 @@ class Router:
         answer.reply(self.loop, request.sock, body)
 
     def _assign(self, request: Request) -> None:
-        """Become the agent of a sandbox, once: it was started ahead, for nobody."""
-        generation = int(request.header["generation"])
-        if self._config.generation not in {0, generation}:
+        """Become the agent of a sandbox, once: it was started ahead, for nobody.
+
+        The same sandbox may ask again; two sandboxes may have the same generation.
+        """
+        owner = str(request.header["sandbox"]), int(request.header["generation"])
+        if self._config.generation != 0 and self._owner != owner:
             raise errors.StaleHandleError("this agent has a sandbox already")
         self._sessions.set_env(None, request.header.get("env") or {})
         with suppress(OSError):  # refused where the engine does it from outside
             socket.sethostname(str(request.header.get("hostname") or socket.gethostname()))
-        self._config = self._config._replace(generation=generation)
+        self._owner, self._config = owner, self._config._replace(generation=owner[1])
         answer.reply(self.loop, request.sock, {})
 
     def _file_operation(self, request: Request) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,36 @@ def fresh(tmp_path: Path) -> Iterator[Client]:
 def test_hello_tells_protocol_and_generation(fresh: Client) -> None:
     reply = fresh.call("hello")
     assert (reply["protocol"], reply["generation"], reply["pid"]) == (1, 7, fresh.pid)
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> Iterator[Client]:
+    """An agent that was started ahead, for nobody."""
+    directory = Path(tempfile.mkdtemp(prefix="atoll-agent-"))
+    process = launch(directory, generation=0)
+    yield Client(str(directory / "agent.sock"), process.pid, directory)
+    end(process)
+
+
+def test_an_agent_that_waits_takes_the_identity_of_one_sandbox_only(warm: Client) -> None:
+    """Two sandboxes may have the same generation; who asks again did not hear the answer."""
+    wanted: dict[str, Any] = {
+        "generation": 3,
+        "hostname": socket.gethostname(),
+        "env": {"A": "mine"},
+    }
+    for _ in range(2):
+        warm.call("assign", sandbox="n/one", **wanted)
+    for other in ({"sandbox": "n/two", "generation": 3}, {"sandbox": "n/one", "generation": 4}):
+        with pytest.raises(errors.StaleHandleError):
+            warm.call("assign", **wanted | {"env": {"A": "theirs"}} | other)
+    assert warm.call("hello")["generation"] == 3
+    assert warm.exec("echo $A").stdout == b"mine\n"
+
+
+def test_an_agent_that_was_started_for_a_sandbox_takes_no_identity(fresh: Client) -> None:
+    with pytest.raises(errors.StaleHandleError):
+        fresh.call("assign", sandbox="n/one", generation=7)
 
 
 @pytest.mark.parametrize("op", ["nonsense", None, 7, "", "session.nonsense"])

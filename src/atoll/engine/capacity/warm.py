@@ -123,5 +123,12 @@ async def name(
     )
     await endpoint.runtime.rename(endpoint.host_ref, hostname)
     env = variables.difference(told, record.in_force.env if record.in_force else {})
-    asked = {"op": "assign", "generation": record.generation, "hostname": hostname}
-    await endpoint.call({**asked, "env": env})
+    await endpoint.call(
+        {
+            "op": "assign",
+            "sandbox": f"{record.namespace}/{record.id}",  # neither has a slash
+            "generation": record.generation,
+            "hostname": hostname,
+            "env": env,
+        }
+    )
