@@ -9,7 +9,6 @@ they take the host's memory. Not seen: files in memory that nobody has mapped, a
 
 import asyncio
 import os
-import re
 import signal
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +21,7 @@ import structlog
 from atoll.host import procfs
 from atoll.host.threads import run_to_end
 from atoll.runtime.base import ContainerSpec
-from atoll.runtime.bwrap import tree
+from atoll.runtime.bwrap import sizes, tree
 
 LEAST_DATA: Final = 1 << 30
 """Bytes of private memory that a process may map at least: Node.js takes 600 MB to start."""
@@ -30,14 +29,7 @@ LEAST_DATA: Final = 1 << 30
 PERIOD: Final = 0.5
 """Seconds between two looks: one takes some milliseconds for all sandboxes together."""
 
-EXACT: Final = 0.5
-"""Seconds for pages that processes of one sandbox share to be told from their own: what has not been
-measured by then counts in full. 900 processes with 150 MB in common took 30 s, and nobody was looked after."""
-
 _EVENT: Final = "oom_kill"
-_ROUGH: Final = re.compile(r"^(?:Rss(?:Anon|Shmem)|VmPTE):\s+(\d+) kB$", re.MULTILINE)
-_TABLES: Final = re.compile(r"^VmPTE:\s+(\d+) kB$", re.MULTILINE)
-_EXACT: Final = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 
 _log = structlog.get_logger(__name__)
 
@@ -87,24 +79,24 @@ def kills(path: Path) -> int:
 
 
 def victims(
-    sizes: Mapping[int, int], scores: Mapping[int, int], spared: int, limit: int
+    held: Mapping[int, int], scores: Mapping[int, int], spared: int, limit: int
 ) -> list[int]:
     """Return which processes are to be ended so that the rest fit, the largest first. Pure.
 
     Args:
-        sizes: bytes of each process.
+        held: bytes of each process.
         scores: oom_score_adj of each: commands have a higher one than the agent and its supervisors,
             and cannot lower it.
         spared: the score up to which none is ended.
         limit: bytes of all.
     """
-    left, found = sum(sizes.values()), []
-    for pid in sorted(sizes, key=sizes.__getitem__, reverse=True):
+    left, found = sum(held.values()), []
+    for pid in sorted(held, key=held.__getitem__, reverse=True):
         if left <= limit:
             break
         if scores.get(pid, 0) > spared:
             found.append(pid)
-            left -= sizes[pid]
+            left -= held[pid]
     return found
 
 
@@ -116,12 +108,10 @@ def enforce(one: Watched, family: Iterable[procfs.Stat]) -> int:
         family: its processes.
     """
     started = {member.pid: member.started for member in family}
-    rough = {pid: _kilobytes(pid, "status", _ROUGH) << 10 for pid in started}
+    rough = sizes.rough(started)
     if sum(rough.values()) <= one.limit:
         return 0
-    # Pages that processes share were counted for each of them.
-    sizes = rough | _exact(rough)
-    chosen = victims(sizes, {pid: score(pid) for pid in started}, one.score, one.limit)
+    chosen = victims(sizes.exact(rough), {pid: score(pid) for pid in started}, one.score, one.limit)
     if chosen:  # told before it happens: who waits for one of them then reads it
         one.events.write_text(f"{_EVENT} {kills(one.events) + len(chosen)}\n")
     for pid in chosen:
@@ -174,23 +164,6 @@ class MemoryWatch:
                 continue
             if ended := enforce(one, families[one.pid]):
                 _log.warning("out of memory", host_ref=host_ref, processes=ended)
-
-
-def _exact(rough: Mapping[int, int]) -> dict[int, int]:
-    """Return the bytes of as many processes as `EXACT` allows, the largest first."""
-    found, until = {}, time.monotonic() + EXACT
-    for pid in sorted(rough, key=rough.__getitem__, reverse=True):
-        if time.monotonic() >= until:
-            break
-        own = _kilobytes(pid, "smaps_rollup", _EXACT) + _kilobytes(pid, "status", _TABLES)
-        found[pid] = own << 10
-    return found
-
-
-def _kilobytes(pid: int, file: str, pattern: re.Pattern[str]) -> int:
-    with suppress(OSError):  # it ended
-        return sum(map(int, pattern.findall(Path(f"/proc/{pid}/{file}").read_text())))
-    return 0
 
 
 def score(pid: int) -> int:

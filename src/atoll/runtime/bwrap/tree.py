@@ -9,12 +9,12 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from atoll.errors import ContainerUnavailableError, TimeoutError
 from atoll.host import procfs
 from atoll.runtime.base import Usage
+from atoll.runtime.bwrap import sizes
 
 KILL_TIMEOUT: Final = 10.0
 """Seconds for a tree to end after SIGKILL."""
@@ -22,7 +22,6 @@ KILL_TIMEOUT: Final = 10.0
 STOP_TIMEOUT: Final = 2.0
 """Seconds for all processes of a tree to be stopped."""
 
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _STOPPED: Final = frozenset("TtZX")
 
 
@@ -104,7 +103,7 @@ def kill(root: int, known: str) -> None:
 
 
 def usage(root: int, kills: int) -> Usage:
-    """Return what the tree uses: memory that no file backs, summed up over its processes.
+    """Return what the tree uses. Of memory: what no file backs, and page tables (see `sizes`).
 
     Args:
         root: the first process.
@@ -112,18 +111,11 @@ def usage(root: int, kills: int) -> Usage:
     """
     found = members(root)
     return Usage(
-        memory=sum(_memory(one.pid) for one in found),
+        memory=sum(sizes.exact(sizes.rough(one.pid for one in found)).values()),
         cpu_time=sum(one.cpu for one in found),
         pids=sum(one.threads for one in found),
         oom_kills=kills,
     )
-
-
-def _memory(pid: int) -> int:
-    with suppress(OSError, ValueError, IndexError):
-        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
-        return (int(resident) - int(shared)) * _PAGE
-    return 0
 
 
 def until(seconds: float) -> Iterator[None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from atoll.host import procfs
-from atoll.runtime.bwrap import limits, tree
+from atoll.runtime.bwrap import limits, sizes, tree
 from atoll.runtime.bwrap.limits import MemoryWatch, Watched
 
 FAMILY = """
@@ -100,7 +100,7 @@ async def test_what_cannot_be_measured_in_time_counts_in_full(
     watch.add("sharing", sharing.watched(150))
     watch._enforce(watch._watched)
     assert sharing.alive == 3
-    monkeypatch.setattr(limits, "EXACT", 0.0)
+    monkeypatch.setattr(sizes, "LONGEST", 0.0)
     watch._enforce(watch._watched)
     assert limits.kills(sharing.events) == 1
 
