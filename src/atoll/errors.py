@@ -349,7 +349,7 @@ class PortInUseError(SandboxError, code="PORT_IN_USE", status=409):
 
 
 class ResourceBusyError(SandboxError, OSError, code="RESOURCE_BUSY", status=409):
-    """The resource is in use and cannot be changed now."""
+    """In use, or the sandbox does as much at once as it may: nobody can tell how long, so the SDK does not try again."""
 
 
 class SessionAlreadyExistsError(SandboxError, code="SESSION_ALREADY_EXISTS", status=409):

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -238,3 +239,19 @@ def test_a_fault_of_the_engine_and_a_silence_are_noticed() -> None:
     assert agents._judged(ops.STAT, fault, fault.content) == "INTERNAL_ERROR"
     page = httpx2.Response(502, text="<html>")
     assert agents._judged(ops.STAT, page, page.content).startswith("an error without a type")
+
+
+@pytest.mark.parametrize(
+    ("quiet", "took", "noticed"),
+    [(0.01, 0.9, False), (0.01, 1.2, True), (0.12, 1.2, False), (0.12, 1.6, True)],
+)
+def test_a_neighbour_is_slow_by_what_it_takes_when_all_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, quiet: float, took: float, noticed: bool
+) -> None:
+    """A command at level gvisor takes ten times as long without anybody's doing."""
+    running: Any = SimpleNamespace(pid=os.getpid())
+    watch = agents._Watch(running, running, quiet)
+    monkeypatch.setattr(watch, "_took", [took] * 3)
+    assert (
+        any("of a neighbour" in one for one in watch.found(agents._memory(os.getpid()))) == noticed
+    )

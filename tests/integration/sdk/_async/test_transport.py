@@ -90,6 +90,19 @@ async def test_other_retryable_errors_are_left_to_the_caller(
     assert (len(engine.seen), caught.value.retry_after) == (1, 7.0)
 
 
+async def test_a_sandbox_that_does_as_much_as_it_may_is_left_to_the_caller(
+    engine: EngineDouble, sandbox: atoll.Sandbox
+) -> None:
+    """What runs may run for hours; the next call is a new one, and may succeed."""
+    engine.script("POST /exec", failing(errors.ResourceBusyError("40 commands run")), command())
+    with pytest.raises(errors.ResourceBusyError) as caught:
+        await sandbox.exec("true")
+    assert (len(engine.seen), caught.value.retryable) == (1, False)
+    assert (await sandbox.exec("true")).success
+    keys = {seen.headers["idempotency-key"] for seen in engine.seen}
+    assert len(keys) == 2
+
+
 async def test_a_request_whose_answer_is_lost_is_not_sent_again(
     engine: EngineDouble, sandbox: atoll.Sandbox
 ) -> None:
