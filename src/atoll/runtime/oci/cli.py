@@ -6,6 +6,7 @@ them, so that is decided here from what is mounted. The choice carries its reaso
 and the log.
 """
 
+import itertools
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -27,11 +28,16 @@ _NEEDED = {
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed runtime. `features` is None when it cannot tell (crun before 1.8.6)."""
+    """An installed runtime.
+
+    `features` is None when it cannot tell (crun before 1.8.6); `fault` is what it says when it does not even
+    start, as where one of its libraries is missing.
+    """
 
     name: str
     path: Path
     features: Mapping[str, Any] | None = None
+    fault: str | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,13 +51,22 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 async def probe(names: Sequence[str] = CANDIDATES) -> list[Candidate]:
     """Return the runtimes of *names* that are installed, with what they say about themselves."""
     found = [(name, path) for name in names if (path := shutil.which(name, path=_PATH))]
-    return [
-        Candidate(name=name, path=Path(path), features=await _features(path))
-        for name, path in found
-    ]
+    return [await _asked(name, path) for name, path in found]
 
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+async def _asked(name: str, path: str) -> Candidate:
+    features, fault = None, None
+    try:
+        features = await _features(path)
+        done = None if features else await process.run([path, "--version"], timeout=10)
+        if done and done.code:
+            fault = f"does not start: {done.message or f'exit code {done.code}'}"
+    except OSError as error:
+        fault = f"does not start: {error.strerror or error}"
+    return Candidate(name=name, path=Path(path), features=features, fault=fault)
 
 
 async def _features(path: str) -> Mapping[str, Any] | None:
@@ -81,7 +96,8 @@ def choose(candidates: Sequence[Candidate], wanted: str, cgroup_mode: str) -> Ch
         if objection := _objection(candidate, cgroup_mode):
             rejected[candidate.name] = objection
             continue
-        return Choice(name=candidate.name, path=candidate.path, reason=_reason(wanted, rejected))
+        reason = _reason(wanted, _absent(candidates, candidate) | rejected)
+        return Choice(name=candidate.name, path=candidate.path, reason=reason)
     name = "OCI runtime" if wanted == "auto" else wanted
     because = "; ".join(f"{n} {why}" for n, why in rejected.items()) or "none is installed"
     raise RuntimeNotAvailableError(
@@ -89,6 +105,13 @@ def choose(candidates: Sequence[Candidate], wanted: str, cgroup_mode: str) -> Ch
         context={"wanted": wanted, "rejected": rejected},
         suggestion="install runc (Debian: apt install runc), or crun where cgroups are v2 only",
     )
+
+
+def _absent(candidates: Sequence[Candidate], chosen: Candidate) -> dict[str, str]:
+    """Return what would have been preferred, if it were installed."""
+    installed = {one.name for one in candidates}
+    preferred = itertools.takewhile(lambda name: name != chosen.name, CANDIDATES)
+    return dict.fromkeys(set(preferred) - installed, "is not installed")
 
 
 def _reason(wanted: str, rejected: Mapping[str, str]) -> str:
@@ -99,6 +122,8 @@ def _reason(wanted: str, rejected: Mapping[str, str]) -> str:
 
 
 def _objection(candidate: Candidate, cgroup_mode: str) -> str | None:
+    if candidate.fault:
+        return candidate.fault
     if candidate.name == "crun" and cgroup_mode == "hybrid":
         return "refuses hybrid cgroups (controllers in both v1 and v2)"
     if candidate.features is None:

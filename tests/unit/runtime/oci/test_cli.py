@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from atoll.errors import RuntimeNotAvailableError
+from atoll.runtime.oci import cli
 from atoll.runtime.oci.cli import Candidate, Choice, choose, entering, run_argv
 
 FEATURES: dict[str, Any] = {
@@ -28,6 +29,43 @@ def test_crun_is_passed_over_on_hybrid_cgroups_and_the_reason_is_said() -> None:
     choice = choose([installed("crun"), installed("runc")], "auto", "hybrid")
     assert choice.name == "runc"
     assert "crun refuses hybrid cgroups" in choice.reason
+
+
+def test_the_reason_says_that_what_is_preferred_is_not_installed() -> None:
+    choice = choose([installed("runc")], "auto", "v2")
+    assert (choice.name, choice.reason) == ("runc", "first that works here (crun is not installed)")
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("#!/bin/sh\necho a library is missing >&2; exit 127\n", "a library is missing"),
+        ("#!/nonexistent\n", ""),
+    ],
+)
+async def test_what_does_not_start_is_passed_over_and_the_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+) -> None:
+    """It is installed, but a library of it is not."""
+    (tmp_path / "crun").write_text(script)
+    (tmp_path / "crun").chmod(0o755)
+    monkeypatch.setattr(cli, "_PATH", str(tmp_path))
+    (found,) = await cli.probe()
+    choice = choose([found, installed("runc")], "auto", "v2")
+    assert choice.name == "runc"
+    assert choice.reason.startswith("first that works here (crun does not start: ")
+    assert told in choice.reason
+
+
+async def test_what_starts_and_cannot_tell_its_features_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As crun of Debian 12 answers: "unknown command features"."""
+    (tmp_path / "crun").write_text('#!/bin/sh\n[ "$1" = --version ]\n')
+    (tmp_path / "crun").chmod(0o755)
+    monkeypatch.setattr(cli, "_PATH", str(tmp_path))
+    (found,) = await cli.probe()
+    assert (found.features, found.fault) == (None, None)
 
 
 def test_crun_works_on_plain_v1() -> None:
