@@ -113,6 +113,23 @@ def test_what_an_engine_is_told_are_settings(path: Path, monkeypatch: pytest.Mon
     assert len(known) >= len(told)
 
 
+def test_values_of_the_document_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = DOCUMENT.read_text(encoding="utf-8").partition("## Where sandboxes run\n")[2]
+    told = yaml.safe_load(section.partition("```yaml\n")[2].partition("```")[0])
+    made = yaml.safe_load_all(render_chart.manifest(told))
+    (spec,) = (one["spec"]["template"]["spec"] for one in made if one["kind"] == "Deployment")
+    assert spec["imagePullSecrets"] == [{"name": name} for name in told["imagePullSecrets"]]
+    for each in spec["containers"][0]["env"]:
+        if "value" in each:
+            monkeypatch.setenv(each["name"], each["value"])
+    monkeypatch.setenv("ATOLL_CONFIG", "/dev/null")
+    settings = load().settings.cluster
+    for name, value in told["settings"]["cluster"].items():
+        kept = getattr(settings, name)
+        assert (list(kept) if isinstance(value, list) else kept) == value
+    assert list(settings.image_pull_secrets) == told["imagePullSecrets"]
+
+
 def test_image_chart_and_package_have_one_version() -> None:
     chart = yaml.safe_load((render_chart.CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert chart["version"] == chart["appVersion"] == atoll.__version__

@@ -25,6 +25,7 @@ RARE = {
     ("atoll.dev", "sandboxes", "delete"): "what was destroyed is known for an hour",
     ("atoll.dev", "records", "get"): "another engine was quicker",
     ("coordination.k8s.io", "leases", "get"): "a renewal got no answer",
+    ("coordination.k8s.io", "leases", "delete"): "an engine has been silent for minutes",
 }
 """What of the rights of several engines one of them alone does not use within a minute."""
 
