@@ -19,11 +19,14 @@ os.setxattr("d", "system.posix_acl_default", one)
 _TELL = r"""
 import os
 for name in ("f", "d", "d/g"):
-    found = sorted((key, os.getxattr(name, key)) for key in os.listxattr(name))
-    print(name, oct(os.stat(name).st_mode), found)
+    kept = [key for key in sorted(os.listxattr(name)) if key.startswith(KINDS)]
+    print(name, oct(os.stat(name).st_mode), [(key, os.getxattr(name, key)) for key in kept])
 """
 
-TELL_ATTRIBUTES = f"(cd /workspace/p && python3 - <<'END'\n{_TELL}END\n)"
+
+def tell_attributes(*kinds: str) -> str:
+    """Return the command that tells of those in /workspace/p whose names begin so; none given: of all."""
+    return f"(cd /workspace/p && python3 - <<'END'\nKINDS = {kinds or ('',)}{_TELL}END\n)"
 
 
 async def set_attributes(box: atoll.Sandbox, level: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import atoll
 from atoll import errors
-from conformance.attributes import TELL_ATTRIBUTES, set_attributes
+from conformance.attributes import set_attributes, tell_attributes
 
 pytestmark = pytest.mark.container  # the fake runtime's sandboxes share the host's files
 
@@ -44,13 +44,13 @@ async def test_attributes_and_access_lists_come_back(sandbox: atoll.Sandbox, lev
     """Set by the programs of the sandbox, told by it, where its kernel has them."""
     await text(sandbox, "mkdir -p p/d; echo x > p/f; echo y > p/d/g")
     await set_attributes(sandbox, level)
-    before = await text(sandbox, TELL_ATTRIBUTES)
+    before = await text(sandbox, tell_attributes())
     assert "user.note" in before
     assert before.count("posix_acl") == 2
     backup = await sandbox.create_backup(dir="/workspace/p")
     await text(sandbox, "rm -r p/*; echo junk > p/f")
     await sandbox.restore_backup(backup)
-    assert await text(sandbox, TELL_ATTRIBUTES) == before
+    assert await text(sandbox, tell_attributes()) == before
 
 
 async def test_exactly_what_git_would_keep_is_kept(sandbox: atoll.Sandbox) -> None:

@@ -243,7 +243,7 @@ def test_a_fault_of_the_engine_and_a_silence_are_noticed() -> None:
 
 @pytest.mark.parametrize(
     ("quiet", "took", "noticed"),
-    [(0.01, 0.9, False), (0.01, 1.2, True), (0.12, 1.2, False), (0.12, 1.6, True)],
+    [(0.01, 0.9, False), (0.01, 1.2, True), (0.12, 1.7, False), (0.12, 2.3, True)],
 )
 def test_a_neighbour_is_slow_by_what_it_takes_when_all_is_quiet(
     monkeypatch: pytest.MonkeyPatch, quiet: float, took: float, noticed: bool

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,6 +33,11 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
                 print(path, name, "written" if mode else "read")
 """
 """Memory files of other processes that can be opened."""
+
+WRITERS = """
+for i in 1 2 3 4; do (while :; do echo x > /workspace/f$i; rm /workspace/f$i; done) & done
+sleep 5; kill $(jobs -p)
+"""
 
 SERVER = "python3 -m http.server 8000 --bind 127.0.0.1"
 
@@ -77,6 +83,20 @@ async def test_files_survive_sleep_and_belong_to_whom_the_image_says(box: atoll.
     assert told.stdout.split()[0] == "1000"
     assert "kept" in told.stdout
     assert (await box.read_file("/workspace/file")).content == "content"
+
+
+async def test_what_handles_files_is_within_the_limit_of_processors(env: atoll.Environment) -> None:
+    """gVisor's file process is another than its kernel, and works for the sandbox all the same."""
+    size = atoll.CustomInstance(vcpu=0.5, memory_mib=256, disk_mb=100)
+    box = atoll.get_sandbox(env.Sandbox, "writers", instance_type=size)
+    try:
+        await box.exec("true")
+        before, begun = (await box.metrics()).cpu_time, time.monotonic()
+        await box.exec(WRITERS, check=True)
+        used = (await box.metrics()).cpu_time - before
+        assert 0.2 < used / (time.monotonic() - begun) < 0.65
+    finally:
+        await box.destroy()
 
 
 async def test_a_process_logs_serves_and_outlives_its_engine(engines: Engines) -> None:
