@@ -21,6 +21,7 @@ from typing import IO, Any, Generic, TypeAlias, TypeVar
 
 from atoll.sdk import _io
 from atoll.sdk._io import (
+    as_bytes,
     environment,
     is_open,
     jitter,
@@ -37,6 +38,7 @@ __all__ = [
     "Pump",
     "SharedLock",
     "Stream",
+    "as_bytes",
     "background",
     "call",
     "environment",

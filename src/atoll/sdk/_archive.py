@@ -13,13 +13,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Self
 
-from atoll.errors import FileExistsError
+from atoll.errors import FileExistsError, ValidationFailedError
+from atoll.sdk import _arguments
 from atoll.sdk._unpack import unpack
 
 CHUNK = 1 << 20
 
 Progress = Callable[[int], object]
 """Called with the number of bytes transferred so far."""
+
+
+def local_path(field: str, given: str | os.PathLike[str]) -> Path:
+    """Return a path of this host.
+
+    Raises:
+        ValidationFailedError: it is none.
+    """
+    if not isinstance(given, str | os.PathLike) or not isinstance(os.fspath(given), str):
+        raise _arguments.wrong(field, "a path", given)
+    if "\0" in os.fspath(given):
+        raise ValidationFailedError(f"{field} has a NUL byte", context={"field": field})
+    return Path(given)
 
 
 def file_mode(path: Path) -> int | None:

@@ -133,6 +133,13 @@ def callbacks(**given: object) -> None:
             raise wrong(field, "a function", one)
 
 
+def flags(**given: object) -> None:
+    """Raise `ValidationFailedError` for what is neither True nor False: much counts as true."""
+    for field, one in given.items():
+        if not isinstance(one, bool):
+            raise wrong(field, "True or False", one)
+
+
 def wrong(field: str, wanted: str, given: object) -> errors.ValidationFailedError:
     """Return the error of an argument that is something else than it has to be."""
     message = f"{field} is {wanted}, not {type(given).__name__}"
@@ -279,14 +286,8 @@ def globs(
             suggestion="name what to report, or what not to report",
         )
     for field, value in (("include", include), ("exclude", exclude)):
-        if isinstance(value, str):
-            raise errors.ValidationFailedError(
-                f"{field} is a list of globs, not one text", context={"field": field}
-            )
-        if value is not None and not isinstance(value, Iterable):
-            raise errors.ValidationFailedError(
-                f"{field} is a list of globs, not {type(value).__name__}", context={"field": field}
-            )
+        if value is not None and (isinstance(value, str) or not isinstance(value, Iterable)):
+            raise wrong(field, "a list of globs", value)
     return (
         None if include is None else list(include),
         None if exclude is None else list(exclude),

@@ -94,16 +94,18 @@ def as_bytes(chunk: bytes | str) -> bytes:
     """Return a piece of content; text becomes UTF-8.
 
     Raises:
-        ValidationFailedError: it is neither (`bytes` would make zeros of a number).
+        ValidationFailedError: it is neither (`bytes` would make zeros of a number), or half of a
+            surrogate pair is in it.
     """
-    if isinstance(chunk, str):
-        return chunk.encode()
     if isinstance(chunk, bytes | bytearray | memoryview):
         return bytes(chunk)
-    raise ValidationFailedError(
-        f"a piece of content is bytes or text, not {type(chunk).__name__}",
-        context={"field": "content"},
-    )
+    problem = f"bytes or text, not {type(chunk).__name__}"
+    if isinstance(chunk, str):
+        try:
+            return chunk.encode()
+        except UnicodeEncodeError as error:
+            problem = f"text that UTF-8 can hold: {error}"
+    raise ValidationFailedError(f"a piece of content is {problem}", context={"field": "content"})
 
 
 def pieces(source: Iterable[bytes | str] | IO[Any]) -> Iterator[bytes]:

@@ -225,9 +225,11 @@ def status_range(status: int | range | tuple[int, int]) -> tuple[int, int]:
         low = high = status
     elif isinstance(status, range) and status:
         low, high = min(status), max(status)
+    elif isinstance(status, tuple | list) and len(status) == 2:
+        low, high = status
     else:
-        low, high = tuple(status) or (1, 0)
-    if not 100 <= low <= high <= 599:
+        low, high = 1, 0
+    if not isinstance(low, int) or not isinstance(high, int) or not 100 <= low <= high <= 599:
         raise errors.ValidationFailedError(
             f"{status!r} has no status of HTTP", context={"field": "status"}
         )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from atoll.errors import ValidationFailedError
-from atoll.sdk._arguments import wrong
+from atoll.sdk._arguments import listed, wrong
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -17,6 +17,7 @@ _DROPPED = frozenset({
 _FRAMING = frozenset({b"content-length", b"expect"})
 _SUBPROTOCOL = b"sec-websocket-protocol"
 _PRIVATE = re.compile(r"x-forwarded-.+|forwarded")
+_VALUE = re.compile(r"[^\x00\r\n\u0100-\U0010ffff]*")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -51,6 +52,8 @@ def wanted(
     url = request if isinstance(request, str) else str(getattr(request, "url", ""))
     if headers is not None and not isinstance(headers, Mapping):
         raise wrong("headers", "a mapping of names to values", headers)
+    if method is not None and not isinstance(method, str):
+        raise wrong("method", "text", method)
     fields = list((headers or {}).items())
     if not isinstance(request, str):
         method = method or getattr(request, "method", None)
@@ -101,8 +104,19 @@ def port_of(given: int | None, found: Wanted, default: int | None = None) -> int
 
 
 def encoded(found: Wanted) -> Fields:
-    """Return the header fields of a request as bytes."""
-    return [(key.encode("latin-1"), value.encode("latin-1")) for key, value in found.headers]
+    """Return the header fields of a request as bytes; raise `ValidationFailedError` of others."""
+    fields = []
+    for name, value in found.headers:
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise wrong("headers", "a mapping of texts", value if isinstance(name, str) else name)
+        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise ValidationFailedError(
+                f"{name[:80]!r} is no name of a header, or its value has characters that no header "
+                "can carry",
+                context={"field": "headers"},
+            )
+        fields.append((name.encode(), value.encode("latin-1")))
+    return fields
 
 
 def fields_for(found: Wanted, port: int) -> Fields:
@@ -122,6 +136,18 @@ def _end_to_end(fields: Fields) -> Fields:
         for name in value.split(b",")
     } - {b"content-length"}
     return [(key, value) for key, value in fields if key.lower() not in _DROPPED | named]
+
+
+def offered(given: Iterable[str], fields: Fields) -> list[str]:
+    """Return the subprotocols to offer: what is given, else those of a request with *fields*.
+
+    Raises:
+        ValidationFailedError: something else than names of subprotocols is given.
+    """
+    named = listed("subprotocols", given)
+    if not all(isinstance(name, str) and _TOKEN.fullmatch(name) for name in named):
+        raise wrong("subprotocols", "a list of tokens", given)
+    return named or subprotocols(fields)
 
 
 def subprotocols(fields: Iterable[tuple[bytes, bytes]]) -> list[str]:

@@ -11,9 +11,12 @@ import secrets
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
+from uuid import UUID
 
 import msgspec
 
@@ -23,6 +26,7 @@ from atoll.wire import places
 from atoll.wire.base import Request, Result
 from atoll.wire.frames import CONTENT_TYPE as FRAMES
 from atoll.wire.objects import CALLS_HEADER
+from atoll.wire.operation import MAX_HEAD
 from atoll.wire.ops import API_VERSION, LIFE_HEADER, RESULT_HEADER, Kind, Op
 from atoll.wire.sandbox import SandboxInfo, State, Version
 
@@ -197,9 +201,9 @@ def build_call(
         query = _query(request)
         if op.kind is Kind.UPLOAD:
             headers["content-type"] = "application/octet-stream"
-        return Call(op.method, f"{path}?{query}" if query else path, headers)
+        return Call(op.method, _target(f"{path}?{query}" if query else path), headers)
     headers["content-type"] = "application/json"
-    return Call(op.method, path, headers, encoded(request))
+    return Call(op.method, _target(path), headers, encoded(request))
 
 
 def encoded(request: Request) -> bytes:
@@ -212,6 +216,8 @@ def encoded(request: Request) -> bytes:
         return msgspec.json.encode(request)
     except UnicodeEncodeError as error:
         raise _no_text(error) from error
+    except TypeError as error:  # of the key of a mapping
+        raise errors.ValidationFailedError(f"{type(request).__name__}: {error}") from error
 
 
 def _no_text(error: UnicodeEncodeError) -> errors.ValidationFailedError:
@@ -220,6 +226,8 @@ def _no_text(error: UnicodeEncodeError) -> errors.ValidationFailedError:
         suggestion="pass bytes where they are taken: as stdin, or as the content of a file",
     )
 
+
+_NO_TEXT = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, Decimal)
 
 _FAULT = re.compile(r"(?P<what>.*?) - at `\$\.(?P<field>\w+)(?P<rest>.*)`", re.DOTALL)
 
@@ -231,9 +239,9 @@ def check_request(request: Request) -> None:
         ValidationFailedError: one of them has the wrong type; the message names it.
     """
     try:
-        # Bytes stay what they are: text is wanted, and base64 of them is not what was meant.
-        plain = msgspec.to_builtins(request, builtin_types=(bytes, bytearray, memoryview))
-        msgspec.convert(plain, type(request))
+        # Where text is wanted, base64 or ISO 8601 of these is not what was meant.
+        plain = msgspec.to_builtins(request, builtin_types=_NO_TEXT)
+        msgspec.convert(plain, type(request), builtin_types=_NO_TEXT)
     except msgspec.ValidationError as error:
         text, fault = str(error), _FAULT.fullmatch(str(error))
         names = {field.encode_name: field.name for field in msgspec.structs.fields(type(request))}
@@ -241,8 +249,19 @@ def check_request(request: Request) -> None:
         if fault:
             text = f"{field}{fault['rest']}: {fault['what'].lower()}"
         raise errors.ValidationFailedError(text, context={"field": field}) from error
+    except UnicodeEncodeError as error:
+        raise _no_text(error) from error
     except TypeError as error:  # a value that no type of the wire can hold
         raise errors.ValidationFailedError(f"{type(request).__name__}: {error}") from error
+
+
+def _target(path: str) -> str:
+    if len(path) > MAX_HEAD:
+        raise errors.ValidationFailedError(
+            f"the names in this call take {len(path)} bytes of its address, more than {MAX_HEAD}",
+            context={"limit": MAX_HEAD},
+        )
+    return path
 
 
 def _quoted(name: str, value: object) -> str:

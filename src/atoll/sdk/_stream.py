@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from atoll import errors
-from atoll.sdk import _shared
+from atoll.sdk import _arguments, _shared
 from atoll.wire import frames, records
 from atoll.wire.agent import OUTPUT_LIMIT
 from atoll.wire.frames import Kind
@@ -66,7 +66,7 @@ def stdin_frames(data: bytes) -> Iterator[bytes]:
 
 def input_frames(request: ExecRequest, stdin: str | bytes | bytearray | memoryview) -> bytes:
     """Return the whole body of a command whose standard input is known."""
-    data = stdin.encode() if isinstance(stdin, str) else bytes(stdin)
+    data = _arguments.encode_content(stdin, None)
     return b"".join([header_frame(request), *stdin_frames(data), frames.encode(Kind.STDIN_CLOSE)])
 
 

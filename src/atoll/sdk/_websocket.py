@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from atoll.errors import ServiceNotRespondingError
+from atoll.sdk._io import as_bytes
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -128,14 +129,15 @@ class Conversation:
 
     def send(self, message: Message) -> None:
         """Queue a message: text or bytes."""
+        content = as_bytes(message)
         if isinstance(message, str):
-            self._protocol.send_text(message.encode())
+            self._protocol.send_text(content)
         else:
-            self._protocol.send_binary(message)
+            self._protocol.send_binary(content)
 
     def ping(self, data: bytes) -> None:
         """Queue a ping."""
-        self._protocol.send_ping(data)
+        self._protocol.send_ping(as_bytes(data))
 
     def close(self, code: int | None, reason: str) -> None:
         """Queue the close."""

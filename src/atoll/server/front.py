@@ -18,7 +18,8 @@ from atoll.proxy.refusal import write
 from atoll.proxy.route import Visitor
 from atoll.proxy.server import Connection, Entrance, Site, full
 from atoll.server.forwarded import Networks
-from atoll.server.protocol import MAX_HEAD, LimitedProtocol
+from atoll.server.protocol import LimitedProtocol
+from atoll.wire.operation import MAX_HEAD
 
 Taken: TypeAlias = Callable[[], asyncio.Transport]
 """In a request's scope as extension ``atoll.take``: gives the connection away."""

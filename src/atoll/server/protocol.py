@@ -20,11 +20,9 @@ from atoll.errors import ContainerUnavailableError, SandboxError, ValidationFail
 from atoll.host import unix
 from atoll.server import shapes
 from atoll.server.cork import Corked
+from atoll.wire.operation import MAX_HEAD
 
 log = structlog.get_logger(__name__)
-
-MAX_HEAD = 16 * 1024
-"""Bytes of request line and headers together; of trailers and of a chunk's head as well."""
 
 HEAD_TIME = 20.0
 """Seconds from the connection, or from the first byte of a later request, to the end of a head;

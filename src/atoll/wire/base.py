@@ -21,7 +21,7 @@ Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 Millis = Annotated[int, msgspec.Meta(ge=0, le=100 * 365 * 24 * 3600 * 1000)]
 """A duration of a request in milliseconds: up to 100 years, what a date can be moved by."""
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -30,6 +30,7 @@ def to_ms(duration: Duration) -> int:
 
     Raises:
         ValueError: negative, not finite, or not one of the written forms.
+        TypeError: of another type.
     """
     if isinstance(duration, timedelta):
         seconds = duration.total_seconds()
@@ -38,6 +39,8 @@ def to_ms(duration: Duration) -> int:
         if not match:
             raise ValueError(f"{duration!r} is not a duration; write 30s, 5m, 1h, 2d or 500ms")
         return round(float(match[1]) * _UNIT_MS[match[2]])
+    elif isinstance(duration, bool | bytes | bytearray):
+        raise TypeError(f"{duration!r} is not a duration; write 30, 30s, 5m, 1h, 2d or 500ms")
     else:
         seconds = float(duration)
     if not 0 <= seconds < float("inf"):

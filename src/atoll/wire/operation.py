@@ -13,6 +13,10 @@ ResultT = TypeVar("ResultT", bound=Result)
 NAMESPACE = "/v2/namespaces/{namespace}"
 SANDBOX = NAMESPACE + "/sandboxes/{id}"
 
+MAX_HEAD = 16 * 1024
+"""Bytes of request line and headers together that an engine takes; of trailers and of a chunk's
+head as well."""
+
 
 class Kind(StrEnum):
     """How an operation's bodies travel."""

@@ -15,6 +15,7 @@ from atoll.server import answer, protocol, sockets
 from atoll.server.main import Served
 from atoll.wire import frames
 from atoll.wire.frames import Kind
+from atoll.wire.operation import MAX_HEAD
 from integration.engine.scripted import Peer, World
 from integration.server.conftest import BOX
 
@@ -85,7 +86,7 @@ async def raw(engine: Engine) -> AsyncIterator[Raw]:
 async def test_a_head_over_the_limit_is_refused(raw: Raw, parts: list[bytes]) -> None:
     status, body, _ = await raw.ask(*parts, pause=0.01)
     assert (status, body["httpStatus"], body["code"]) == (431, 431, "VALIDATION_FAILED")
-    assert body["context"] == {"limit": protocol.MAX_HEAD}
+    assert body["context"] == {"limit": MAX_HEAD}
 
 
 async def test_a_large_head_below_the_limit_is_answered_however_it_is_cut(raw: Raw) -> None:

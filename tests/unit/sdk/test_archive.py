@@ -4,6 +4,7 @@ import io
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,13 @@ from atoll.sdk import _archive
 
 def packed(folder: Path) -> tarfile.TarFile:
     return tarfile.open(fileobj=io.BytesIO(b"".join(_archive.pack(folder))))
+
+
+@pytest.mark.parametrize("given", [None, 5, b"/x", ["x"], "a\0b"])
+def test_what_is_no_path_of_this_host_is_a_typed_error(given: Any) -> None:
+    assert _archive.local_path("local", "/x") == _archive.local_path("local", Path("/x"))
+    with pytest.raises(errors.ValidationFailedError, match="local"):
+        _archive.local_path("local", given)
 
 
 def test_a_folder_becomes_an_archive_with_relative_names(tmp_path: Path) -> None:

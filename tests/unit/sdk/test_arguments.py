@@ -218,6 +218,17 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("set_outbound_by_host", (["a.test"], "h"), {}),
     ("start_and_wait_for_ports", (None,), {}),
     ("start_and_wait_for_ports", ("80",), {}),
+    *(("exec", ("true",), {name: "no"}) for name in ("check", "stream", "snapshot_before")),
+    *((name, ("true",), {"session": ""}) for name in ("exec", "spawn", "start_process")),
+    *((name, ("true",), {"timeout": True}) for name in ("exec", "spawn", "start_process")),
+    ("exec", ("cat",), {"stdin": "\ud800"}),
+    ("fetch", ("/",), {"port": 8080, "method": 5}),
+    ("fetch", ("/",), {"port": 8080, "body": 5}),
+    ("ws_connect", ("/", 8080), {"subprotocols": "chat"}),
+    ("upload", (None, "x"), {}),
+    ("upload", (__file__, "x"), {"progress": 5}),
+    ("download", ("x", b"/x"), {}),
+    ("download", ("x", "/x"), {"progress": 5}),
 ]
 
 
@@ -230,3 +241,17 @@ async def test_a_wrong_argument_is_told_by_its_name_and_nothing_is_sent(
         with pytest.raises(errors.ValidationFailedError) as caught:
             await getattr(atoll.get_sandbox(env.Sandbox, "box"), name)(*args, **options)
     assert caught.value.context["field"]
+
+
+async def test_one_text_is_no_list_of_hosts_or_packages() -> None:
+    """Its letters are: hosts that nobody meant, and packages of strangers."""
+    wrong: Any = "requests"
+    async with atoll.connect(NOWHERE) as env:
+        with pytest.raises(errors.ValidationFailedError, match="hosts"):
+            await env.Sandbox.secrets.put("KEY", "value", hosts=wrong)
+        with pytest.raises(errors.ValidationFailedError, match="pip"):
+            await env.package_caches.fill("cache", pip=wrong)
+        with pytest.raises(errors.ValidationFailedError, match="on_progress"):
+            await env.images.build_base(on_progress=wrong)
+        with pytest.raises(errors.ValidationFailedError, match="folders"):
+            await env.offer_buckets(wrong)

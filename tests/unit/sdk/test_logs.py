@@ -175,7 +175,22 @@ def test_a_status_is_one_or_a_range(status: Any, found: tuple[int, int]) -> None
     assert _logs.status_range(status) == found
 
 
-@pytest.mark.parametrize("status", [0, 600, range(0), (300, 200), range(100)])
+@pytest.mark.parametrize(
+    "status",
+    [
+        0,
+        600,
+        range(0),
+        (300, 200),
+        range(100),
+        None,
+        "200",
+        200.5,
+        (200,),
+        (1, 2, 3),
+        ("200", "299"),
+    ],
+)
 def test_a_status_that_cannot_come_is_refused(status: Any) -> None:
     with pytest.raises(ValidationFailedError):
         _logs.status_range(status)

@@ -30,8 +30,28 @@ def test_what_is_no_address(request_: object) -> None:
 
 def test_a_method_is_a_word() -> None:
     assert wanted("/", "patch").method == "PATCH"
-    with pytest.raises(ValidationFailedError):
-        wanted("/", "GET /x HTTP/1.1\r\n")
+    wrong: Any = 5
+    for method in ("GET /x HTTP/1.1\r\n", wrong):
+        with pytest.raises(ValidationFailedError):
+            wanted("/", method)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"a": "€"}, {"a": "x\r\nb: y"}, {"ü": "a"}, {"a": 1}, {None: "a"}, {"": "a"}]
+)
+def test_headers_that_cannot_be_sent_are_refused(headers: Any) -> None:
+    with pytest.raises(ValidationFailedError, match="header"):
+        _ports.encoded(_ports.wanted("/", None, headers, None))
+
+
+def test_subprotocols_are_those_given_else_those_of_the_request() -> None:
+    fields = [(b"Sec-WebSocket-Protocol", b"a, b")]
+    assert _ports.offered(["c"], fields) == ["c"]
+    assert _ports.offered((), fields) == ["a", "b"]
+    wrong: Any
+    for wrong in ("abc", [1], ["a b"], 5, None):
+        with pytest.raises(ValidationFailedError, match="subprotocols"):
+            _ports.offered(wrong, fields)
 
 
 def test_the_request_of_a_framework_is_taken_apart() -> None:

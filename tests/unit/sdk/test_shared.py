@@ -1,6 +1,6 @@
 """Addresses, requests, answers, errors and waiting times, without I/O."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,10 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> No
         (process.ExecRequest(command="x", cwd=bytearray(b"/")), "cwd"),  # type: ignore[arg-type]
         (process.ExecRequest(command="\ud800"), "surrogate"),
         (ops.ReadFile(path="\ud800"), "surrogate"),
+        (ops.ReadFile(path="x", offset="\ud800"), "surrogate"),  # type: ignore[arg-type]
+        (ops.ReadFile(path="x" * 70_000), "16384"),
+        (ops.ReadFile(path=timedelta(1)), "path"),  # type: ignore[arg-type]
+        (process.ExecRequest(command="x", cwd=datetime.now(UTC)), "cwd"),  # type: ignore[arg-type]
     ],
 )
 def test_a_field_of_the_wrong_type_is_named_before_it_is_sent(

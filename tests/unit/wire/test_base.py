@@ -24,9 +24,18 @@ def test_durations_of_every_written_form(duration: Any, expected: int) -> None:
     assert to_ms(duration) == expected
 
 
-@pytest.mark.parametrize("duration", [-1, float("inf"), float("nan"), "", "5", "5 w", "-1s", "s"])
+@pytest.mark.parametrize(
+    "duration",
+    [-1, float("inf"), float("nan"), "", "5", "5 w", "-1s", "s", "\N{ARABIC-INDIC DIGIT ONE}s"],
+)
 def test_other_durations_are_refused(duration: Any) -> None:
     with pytest.raises(ValueError):
+        to_ms(duration)
+
+
+@pytest.mark.parametrize("duration", [True, b"5", bytearray(b"5"), None])
+def test_what_is_no_number_is_no_duration_either(duration: Any) -> None:
+    with pytest.raises(TypeError):
         to_ms(duration)
 
 

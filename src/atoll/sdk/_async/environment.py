@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from atoll.errors import ValidationFailedError
-from atoll.sdk import _aio, _arguments, _shared
+from atoll.sdk import _aio, _archive, _arguments, _shared
 from atoll.sdk._async.backups import BackupShelf
 from atoll.sdk._async.images import Images
 from atoll.sdk._async.keys import Keys
@@ -123,7 +123,11 @@ class Environment:
         Raises:
             NotSupportedByRuntimeError: this engine is not one of `local`.
         """
-        await self.transport.offer(await _aio.in_thread(_aio.made_folders, folders))
+        wanted = {
+            name: _archive.local_path("folders", folder)
+            for name, folder in _arguments.mapping("folders", folders).items()
+        }
+        await self.transport.offer(await _aio.in_thread(_aio.made_folders, wanted))
 
     async def disk(self, *, namespace: str = "Sandbox", limit: int = 100) -> DiskUsage:
         """Return what sandboxes, snapshots, backups and volumes of a namespace take.

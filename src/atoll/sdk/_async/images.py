@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from atoll.errors import OperationInterruptedError, from_wire
-from atoll.sdk import _aio, _archive, _shared
+from atoll.sdk import _aio, _archive, _arguments, _shared
 from atoll.sdk._async.transport import Body, ConnectionLostError, Transport, chunks_of
 from atoll.wire import ops
 from atoll.wire.base import Empty, Request
@@ -48,7 +48,7 @@ class Images:
             InvalidImageError: the Dockerfile or the tag is malformed.
             OperationInterruptedError: the connection was lost; the build was ended.
         """
-        content = _aio.pieces(_archive.pack(Path(folder)))
+        content = _aio.pieces(_archive.pack(_archive.local_path("folder", folder)))
         wanted = ops.BuildImage(tag=tag, dockerfile=dockerfile)
         return await self._run(ops.BUILD_IMAGE, wanted, content, on_progress)
 
@@ -67,6 +67,7 @@ class Images:
         content: Body | None,
         on_progress: Progress | None,
     ) -> ImageInfo:
+        _arguments.callbacks(on_progress=on_progress)
         call = _shared.build_call(op, {}, request)
         try:
             async with self._transport.send(call, content=content) as answer:

@@ -45,7 +45,7 @@ class ProcessInput:
         Raises:
             OperationNotFoundError: the command has ended.
         """
-        content = data.encode() if isinstance(data, str) else data
+        content = _aio.as_bytes(data)
         for start in range(0, len(content), _stream.STDIN_PIECE):
             piece = content[start : start + _stream.STDIN_PIECE]
             await self._operation.control(ops.STDIN, ops.Stdin(), content=piece)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from atoll.errors import ValidationFailedError
+from atoll.sdk import _arguments
 from atoll.sdk._async.transport import Transport
 from atoll.wire import ops
 from atoll.wire.base import Empty
@@ -32,7 +33,9 @@ class Secrets:
             ForbiddenError: the own key is not one of an administrator.
         """
         try:
-            wanted = msgspec.convert({"value": value, "hosts": list(hosts)}, PutSecret)
+            wanted = msgspec.convert(
+                {"value": value, "hosts": _arguments.listed("hosts", hosts)}, PutSecret
+            )
         except msgspec.ValidationError as error:  # which does not show the value
             raise ValidationFailedError(f"secret: {error}", context={"field": name}) from None
         return await self._transport.call(ops.PUT_SECRET, self._params(name), wanted)

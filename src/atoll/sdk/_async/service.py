@@ -137,7 +137,7 @@ def _content(body: Any, fields: Fields) -> tuple[Any, Fields]:
     """Return a body to send and the fields that frame it, as far as *fields* do not."""
     framed = any(name.lower() == b"content-length" for name, _ in fields)
     if isinstance(body, str):
-        body = body.encode()
+        body = _aio.as_bytes(body)
     if body is None or isinstance(body, bytes | bytearray):
         length = [] if body is None or framed else [(b"Content-Length", b"%d" % len(body))]
         return bytes(body or b""), length

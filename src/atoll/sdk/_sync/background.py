@@ -250,6 +250,7 @@ class Process:
         on_error: Callable[[SandboxError], object] | None,
     ) -> None:
         """Call back with the output and the end, in the background."""
+        _arguments.callbacks(on_output=on_output, on_exit=on_exit, on_error=on_error)
         _io.background(lambda: self._follow(on_output, on_exit, on_error))
 
     def _follow(self, on_output: Any, on_exit: Any, on_error: Any) -> None:

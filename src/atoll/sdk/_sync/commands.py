@@ -103,6 +103,7 @@ class Commands(Target):
             OperationInterruptedError: the command was cancelled, or its outcome is not known.
         """
         _arguments.callbacks(on_output=on_output, on_complete=on_complete, on_error=on_error)
+        _arguments.flags(stream=stream, check=check, snapshot_before=snapshot_before)
         request = self._request(command, timeout, env, cwd, user, session)
         request = _stream.for_result(request, live=stream or on_output is not None)
         operation = self._start(request, stdin, encoding)
@@ -207,7 +208,7 @@ class Commands(Target):
             env=_arguments.mapping("env", env),
             cwd=cwd,
             user=_arguments.user(user),
-            session=ids.check_session(session) if session else self._session,
+            session=self._session if session is None else ids.check_session(session),
             shell_state=isinstance(command, str),
         )
         _shared.check_request(request)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from atoll.errors import ValidationFailedError
-from atoll.sdk import _io, _arguments, _shared
+from atoll.sdk import _io, _archive, _arguments, _shared
 from atoll.sdk._sync.backups import BackupShelf
 from atoll.sdk._sync.images import Images
 from atoll.sdk._sync.keys import Keys
@@ -123,7 +123,11 @@ class Environment:
         Raises:
             NotSupportedByRuntimeError: this engine is not one of `local`.
         """
-        self.transport.offer(_io.in_thread(_io.made_folders, folders))
+        wanted = {
+            name: _archive.local_path("folders", folder)
+            for name, folder in _arguments.mapping("folders", folders).items()
+        }
+        self.transport.offer(_io.in_thread(_io.made_folders, wanted))
 
     def disk(self, *, namespace: str = "Sandbox", limit: int = 100) -> DiskUsage:
         """Return what sandboxes, snapshots, backups and volumes of a namespace take.

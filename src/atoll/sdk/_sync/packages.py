@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 
-from atoll.errors import ValidationFailedError, VolumeNotFoundError
+from atoll.errors import VolumeNotFoundError
 from atoll.sdk import _arguments
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.target import Address
@@ -64,9 +64,8 @@ class PackageCaches:
             ResourceBusyError: another fill ended meanwhile; fill again.
             FileExistsError: there is a volume of this name that is no package cache.
         """
-        wanted = {"pip": pip, "npm": npm, "uv": uv}
-        if any(isinstance(names, str) for names in wanted.values()):
-            raise ValidationFailedError("packages are a list of texts", context={"field": "pip"})
+        given = {"pip": pip, "npm": npm, "uv": uv}
+        wanted = {tool: _arguments.listed(tool, names) for tool, names in given.items()}
         volume = self._cache(name, size, namespace)
         if not any(wanted.values()):
             return volume.info()

@@ -171,11 +171,13 @@ class Ports(Target):
             TimeoutError: the time was over.
         """
         found = _ports.wanted(request, method, headers, body)
+        if found.body is not None:
+            _arguments.check_content("body", found.body)
         number = _ports.port_of(port, found)
-        connection = self._connect(number, wait, hold=True)
         limit = _arguments.milliseconds("timeout", timeout)
         seconds = None if limit is None else limit / 1000
         fields = _ports.fields_for(found, number)
+        connection = self._connect(number, wait, hold=True)
         return ask(connection, found.method, found.target, fields, found.body, seconds)
 
     def container_fetch(self, request: Any, port: int | None = None) -> ServiceResponse:
@@ -206,7 +208,7 @@ class Ports(Target):
         found = _ports.wanted(request, "GET", headers, None)
         number = _ports.port_of(port, found)
         given = _ports.encoded(found)
-        offered = list(subprotocols) or _ports.subprotocols(given)
+        offered = _ports.offered(subprotocols, given)
         fields = _ports.without_handshake(_ports.fields_for(found, number))
         connection = self._connect(number, wait, hold=False)
         return WebSocket.open(connection, found.target, fields, offered)

@@ -78,7 +78,7 @@ class Processes(Target):
             env=_arguments.mapping("env", env),
             cwd=cwd,
             user=_arguments.user(user),
-            session=ids.check_session(session) if session else self._session,
+            session=self._session if session is None else ids.check_session(session),
             auto_cleanup=auto_cleanup,
             restart=restart,
             keep_awake=keep_awake,

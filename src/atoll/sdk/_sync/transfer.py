@@ -3,7 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
-from atoll.sdk import _io, _archive, _shared
+from atoll.sdk import _io, _archive, _arguments, _shared
 from atoll.sdk._archive import Progress
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.transport import ConnectionLostError, chunks_of
@@ -23,7 +23,8 @@ class Transfers(Files):
             remote: path in the sandbox, made if it is missing.
             progress: called with the number of bytes sent so far.
         """
-        path = Path(local)
+        _arguments.callbacks(progress=progress)
+        path = _archive.local_path("local", local)
         mode = _io.in_thread(_archive.file_mode, path)
         if mode is not None:
             pieces = _io.pieces(_archive.counted(_archive.read(path), progress))
@@ -56,21 +57,23 @@ class Transfers(Files):
             FileExistsError: *local* is a folder that is not empty.
             SecurityError: the archive would write outside of *local*.
         """
+        _arguments.callbacks(progress=progress)
+        target = _archive.local_path("local", local)
         if (self.stat(remote)).type != "directory":
-            return self._download_file(remote, Path(local), progress)
+            return self._download_file(remote, target, progress)
         wanted = files.DownloadRequest(
             path=remote, session=self._session, excludes=excludes, gitignore=gitignore
         )
         self._address.ensure()
         call = _shared.build_call(ops.DOWNLOAD, self._address.params, wanted)
-        with _archive.Incoming(Path(local)) as incoming:
+        with _archive.Incoming(target) as incoming:
             try:
                 with self._address.transport.send(call, ready=self._address.ready) as answer:
                     _receive(incoming, chunks_of(answer), progress)
             except ConnectionLostError as error:
                 raise _shared.lost("download", str(error)) from error
             _io.in_thread(incoming.finish_folder)
-        return Path(local)
+        return target
 
     def _download_file(self, remote: str, local: Path, progress: Progress | None) -> Path:
         with _archive.Incoming(local) as incoming:
