@@ -116,14 +116,20 @@ async def test_two_at_once_and_into_another_sandbox(sandbox: atoll.Sandbox, url:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_three_gigabytes_in_flat_memory(sandbox: atoll.Sandbox, level: str) -> None:
-    await text(sandbox, "mkdir d; truncate -s 3G d/sparse; head -c 50M /dev/urandom > d/f")
+async def test_gigabytes_in_flat_memory(sandbox: atoll.Sandbox, level: str) -> None:
+    gigabytes = (
+        1 if level == "bwrap" else 3
+    )  # no file of a sandbox without root is larger than its disk
+    await text(
+        sandbox,
+        f"mkdir d && truncate -s {gigabytes}G d/sparse && head -c 50M /dev/urandom > d/f",
+    )
     backup = await sandbox.create_backup(dir="/workspace/d")
-    assert backup.content_size == (3 << 30) + (50 << 20)
+    assert backup.content_size == (gigabytes << 30) + (50 << 20)
     assert backup.size < 60 << 20
     await text(sandbox, "mv d/f .; rm -r d")
     await sandbox.restore_backup(backup)
-    assert await text(sandbox, "cmp f d/f && find d/sparse -printf %s") == f"{3 << 30}"
+    assert await text(sandbox, "cmp f d/f && find d/sparse -printf %s") == f"{gigabytes << 30}"
     if (
         level == "gvisor"
     ):  # which tells holes as data (docs/isolation.md): what is on the disk counts
