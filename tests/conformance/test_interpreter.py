@@ -23,7 +23,7 @@ from conformance.clients import _UnixConnection, gather
 def shared_id(url: str, level: str) -> Iterator[str]:
     """One sandbox for all cases: the pre-warmed process of each would cost a second."""
     id = f"c-{uuid.uuid4().hex[:10]}"
-    size = "standard-1" if level == "container" else None
+    size = "standard-1" if level in {"container", "bwrap"} else None
     with atoll.sync.connect(url) as env:
         box = atoll.sync.get_sandbox(env.Sandbox, id, instance_type=size)
         box.start()
