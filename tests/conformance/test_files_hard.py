@@ -118,6 +118,7 @@ def pieces(count: int) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.beyond_bwrap("disk")
+@pytest.mark.beyond_pods("limit of disk")
 @pytest.mark.container
 async def test_f06_the_end_of_the_disk_is_typed_and_leaves_the_old_file(
     url: str, sandbox_id: str
