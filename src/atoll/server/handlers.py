@@ -119,7 +119,7 @@ async def _cancel(engine: Engine, request: Request, wanted: Empty) -> Done:
 
 
 async def _signal(engine: Engine, request: Request, wanted: process.SignalRequest) -> Done:
-    payload = {"signal": wanted.signal, "tree": wanted.tree}
+    payload = {"signal": signal_of(wanted.signal).name, "tree": wanted.tree}
     return await _control(engine, request, Kind.SIGNAL, msgspec.json.encode(payload))
 
 

@@ -210,11 +210,16 @@ async def test_a_running_command_is_controlled_by_its_key(
         operation = f"{BOX}/operations/k1"
         signal = {"signal": "SIGINT", "tree": True}
         assert (await client.post(operation + "/signal", json=signal)).status_code == 200
+        assert (await client.post(operation + "/signal", json={"signal": "term"})).is_success
+        for none in ("SIGNOPE", "", "9"):
+            refused = (await client.post(operation + "/signal", json={"signal": none})).json()
+            assert refused["context"] == {"field": "signal"}, refused
         assert (await client.post(operation + "/resize", json={"cols": 1, "rows": 2})).is_success
         assert (await client.post(operation + "/stdin?close=true", content=b"hi")).is_success
         assert (await client.delete(operation)).is_success
-    assert hanging[1:6] == [
+    assert hanging[1:7] == [
         'SIGNAL{"signal":"SIGINT","tree":true}',
+        'SIGNAL{"signal":"SIGTERM","tree":false}',
         'RESIZE{"cols":1,"rows":2}',
         "STDINhi",
         "STDIN_CLOSE",

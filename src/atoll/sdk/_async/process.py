@@ -201,9 +201,14 @@ class ProcessHandle:
         await self._operation.control(ops.RESIZE, ResizeRequest(cols=cols, rows=rows))
 
     async def signal(self, name: str = "SIGTERM", *, tree: bool = False) -> None:
-        """Send a signal to the command, with *tree* to everything it started too.
+        """Send a signal to the command.
+
+        Args:
+            name: like "SIGTERM" or "TERM".
+            tree: to everything it started too.
 
         Raises:
+            ValidationFailedError: there is no signal of this name.
             OperationNotFoundError: the command has ended.
         """
         await self._operation.control(ops.SIGNAL, SignalRequest(signal=name, tree=tree))
