@@ -3,7 +3,7 @@
 import base64
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -196,11 +196,15 @@ class SignalRequest(Request, frozen=True, kw_only=True):
     tree: bool = False
 
 
+Cells = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
+"""Columns or rows: what the kernel keeps of a terminal's size."""
+
+
 class ResizeRequest(Request, frozen=True, kw_only=True):
     """New size of an operation's terminal, in characters."""
 
-    cols: Whole
-    rows: Whole
+    cols: Cells
+    rows: Cells
 
 
 class ProcessStatus(StrEnum):

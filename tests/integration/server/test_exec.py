@@ -211,6 +211,8 @@ async def test_a_running_command_is_controlled_by_its_key(
         signal = {"signal": "SIGINT", "tree": True}
         assert (await client.post(operation + "/signal", json=signal)).status_code == 200
         assert (await client.post(operation + "/signal", json={"signal": "term"})).is_success
+        for size in ({"cols": 0, "rows": 2}, {"cols": 1, "rows": 1 << 16}, {"cols": -1, "rows": 1}):
+            assert (await client.post(operation + "/resize", json=size)).status_code == 400
         for none in ("SIGNOPE", "", "9"):
             refused = (await client.post(operation + "/signal", json={"signal": none})).json()
             assert refused["context"] == {"field": "signal"}, refused
